@@ -1,0 +1,12 @@
+//! The vocabulary that every crate shares: quantities that carry their unit and ids that name one kind
+//! of thing. Nothing here reads, writes or waits.
+
+mod id;
+mod name;
+mod quantity;
+mod shape;
+
+pub use id::{IdError, SandboxId};
+pub use name::{NameError, SandboxName};
+pub use quantity::{Bytes, Mebibytes};
+pub use shape::{SHAPES, Shape, ShapeError};
