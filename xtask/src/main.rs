@@ -1,5 +1,7 @@
 //! The contributor's tool: `cargo xtask <command>`.
 
+mod tidy;
+
 use clap::{Parser, Subcommand};
 
 /// The contributor's tool.
@@ -11,8 +13,13 @@ struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    /// Check the rules that a compiler does not know: arrows, names, sizes, links, commits.
+    Tidy,
+}
 
 fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {}
+    match Arguments::parse().command {
+        Command::Tidy => tidy::run(),
+    }
 }
