@@ -1,0 +1,6 @@
+//! The daemon.
+
+pub mod api_key;
+pub mod clock;
+pub mod lifecycle;
+pub mod store;

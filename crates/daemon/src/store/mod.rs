@@ -1,0 +1,43 @@
+//! What the daemon must not forget: one SQLite file, `<data>/hutch.db`.
+//!
+//! A row says what is wanted and what is; the host is changed only after the row that owns the change is
+//! committed, and the row lets go only after the host is clean again. So whatever moment the daemon is killed at,
+//! the store names everything there is to find on the host.
+//!
+//! All writes go through one thread, which puts those that wait at the same time into one transaction: a burst of
+//! creates costs a few waits for the disk, not one each. `synchronous=FULL` makes an acknowledged write survive
+//! the loss of power. Reads have a connection of their own and never wait for a commit.
+
+mod account;
+mod connection;
+mod error;
+mod idempotency;
+mod migration;
+mod sandbox;
+mod specification;
+mod thread;
+mod transition;
+
+pub use account::{Account, KeyRow};
+pub use connection::{Access, open};
+pub use error::StoreError;
+pub use idempotency::{Claim, Receipt};
+pub use sandbox::{Desired, Filter, NewSandbox, Page, SLOTS, SandboxRow, Stats, Taken};
+pub use specification::{SPEC_VERSION, Spec};
+pub use thread::Store;
+pub use transition::TransitionRow;
+
+pub mod query {
+    //! The statements, as functions over a connection: the store's thread runs them, and so do the commands that
+    //! work on the file while no daemon runs.
+
+    pub use super::account::{
+        accounts, create_account, create_key, find_key, keys, remember, remembered, revoke_key, touch_key,
+    };
+    pub use super::idempotency::{claim, forget_receipts_before, release, settle};
+    pub use super::sandbox::{
+        apply, count_by_state, delete, due, find, find_named, held, insert, list, next_slot, sandbox_ids, stats,
+        touch,
+    };
+    pub use super::transition::{append, forget_transitions_before, transitions_of};
+}
