@@ -1,0 +1,1 @@
+//! The system calls that a jailed kernel may make, as a table.

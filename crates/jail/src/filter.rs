@@ -1,0 +1,1 @@
+//! The allowlist compiled to a seccomp filter.
