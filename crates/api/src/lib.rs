@@ -9,6 +9,10 @@ mod error;
 mod operation;
 mod table;
 mod types;
+mod validate;
+
+#[cfg(feature = "server")]
+pub mod http;
 
 pub use error::{Error, ErrorKind};
 pub use operation::{ByteStream, Caller, ExecuteStream, Operations};

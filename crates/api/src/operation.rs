@@ -1,14 +1,15 @@
 //! The contract as a trait.
 
 use std::future::Future;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 
 use crate::{
     AuditReport, CreateSandbox, Created, CreatedSandbox, Deleted, DestroyedSandbox, DoctorReport, Error, Execute,
-    ExecuteEvent, FileBody, FileEntry, GuestPath, HostView, ImageView, MakeDirectory, MoveFile, Moved, Page,
-    PageRequest, ReadFile, Readiness, RemoveFile, RootfsCatalogue, SandboxFilter, SandboxReference, SandboxView,
+    ExecuteEvent, FileBody, FileEntry, GuestPath, HostView, ImageView, MakeDirectory, MoveFile, Moved, OperationId,
+    Page, PageRequest, ReadFile, Readiness, RemoveFile, RootfsCatalogue, SandboxFilter, SandboxReference, SandboxView,
     ShapeView, UpdateSandbox, WhoAmI, WriteFile, Written,
 };
 
@@ -38,6 +39,11 @@ pub struct Caller {
 pub trait Operations: Send + Sync + 'static {
     /// Whose key this is; [`ErrorKind::Unauthenticated`](crate::ErrorKind::Unauthenticated) when nobody's.
     fn authenticate(&self, key: &str) -> impl Future<Output = Result<Caller, Error>> + Send;
+
+    /// Told of each answer, to count it: its status and how long it took until the head of the answer was ready.
+    fn observe(&self, operation: OperationId, status: u16, elapsed: Duration) {
+        let _ = (operation, status, elapsed);
+    }
 
     /// Whether sandboxes can be created now.
     fn ready(&self) -> impl Future<Output = Readiness> + Send;
