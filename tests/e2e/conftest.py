@@ -1,0 +1,88 @@
+"""One service for all stories; each story has the sandboxes that it needs."""
+
+import itertools
+
+import pytest
+
+from harness.command import CommandLine
+from harness.contract import Contract
+from harness.service import Service
+from harness.wait import until
+from harness.wire import Sandbox, Wire
+
+SHAPE = "s-1vcpu-256mb"
+IMAGE = "debian:13"
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def contract():
+    """The OpenAPI document, and what was seen of it."""
+    return Contract()
+
+
+@pytest.fixture(scope="session")
+def service():
+    """A running service. When the last story is told, nothing may be left of any of them."""
+    service = Service()
+    service.start()
+    try:
+        yield service
+        account = Wire(service.url, service.key)
+        for view in account.get("/v1/sandboxes?limit=500").data["data"]:
+            account.delete(f"/v1/sandboxes/{view['id']}")
+        until(lambda: account.get("/v1/sandboxes").data["pagination"]["total"] == 0, "every sandbox to be gone", 60)
+        audit = service.audit()
+        assert audit.returncode == 0, f"the audit found something:\n{audit.stdout}{audit.stderr}"
+        assert service.stop() == 0, f"the service did not end well:\n{service.tail()}"
+    finally:
+        service.remove()
+
+
+@pytest.fixture(scope="session")
+def account(service, contract):
+    """A caller with the key that the service made at its first start."""
+    return Wire(service.url, service.key, contract)
+
+
+@pytest.fixture(scope="session")
+def nobody(account):
+    """A caller without a key."""
+    return account.with_key(None)
+
+
+@pytest.fixture(scope="session")
+def hutch(service):
+    """The command line with the account's key."""
+    return CommandLine(service.url, service.key)
+
+
+@pytest.fixture
+def create(account):
+    """Creates sandboxes that do not outlive the story."""
+    made = []
+
+    def create(**fields):
+        request = {"shape": SHAPE, "rootfs": IMAGE, **fields}
+        sandbox = Sandbox(account, account.post("/v1/sandboxes", request).data)
+        made.append(sandbox)
+        return sandbox
+
+    yield create
+    for sandbox in made:
+        sandbox.destroy()
+
+
+@pytest.fixture(scope="module")
+def sandbox(account):
+    """A sandbox that the stories of one file share."""
+    sandbox = Sandbox(account, account.post("/v1/sandboxes", {"shape": SHAPE, "rootfs": IMAGE}).data)
+    yield sandbox
+    sandbox.destroy()
+
+
+@pytest.fixture
+def sandbox_name():
+    """A name that no other story uses."""
+    return f"story-{next(_numbers)}"
