@@ -23,8 +23,10 @@ pub struct Specification {
     pub uid: u32,
     /// The program, executed by descriptor: a static one, since the root it will see is empty.
     pub program: PathBuf,
-    /// Its arguments, the first being the name it sees of itself. The environment is empty.
+    /// Its arguments, the first being the name it sees of itself.
     pub arguments: Vec<String>,
+    /// Its environment, each as `NAME=value`. Nothing of the launcher's own is inherited.
+    pub environment: Vec<String>,
     /// A directory to mount the empty root on, in the jail's own mount namespace: the host sees nothing there.
     pub mount_point: PathBuf,
     /// The descriptors that the process begins with, besides 0 (empty), 1 and 2 (the launcher's standard error).
@@ -155,8 +157,8 @@ impl Specification {
         rule(self.program.is_absolute(), "program", "must be an absolute path")?;
         rule(self.mount_point.is_absolute(), "mount_point", "must be an absolute path")?;
         rule(!self.arguments.is_empty(), "arguments", "must begin with the program's name")?;
-        let nul = self.arguments.iter().any(|argument| argument.contains('\0'));
-        rule(!nul, "arguments", "must not contain NUL")?;
+        let nul = self.arguments.iter().chain(&self.environment).any(|text| text.contains('\0'));
+        rule(!nul, "arguments", "neither arguments nor environment contain NUL")?;
         let number = |descriptor: &Descriptor| (3..=Self::HIGHEST_DESCRIPTOR).contains(&descriptor.number);
         rule(self.descriptors.iter().all(number), "descriptors", "numbers are 3 to 63")?;
         let mut numbers: Vec<u32> = self.descriptors.iter().map(|descriptor| descriptor.number).collect();
