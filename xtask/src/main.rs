@@ -1,5 +1,6 @@
 //! The contributor's tool: `cargo xtask <command>`.
 
+mod e2e;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -16,10 +17,16 @@ struct Arguments {
 enum Command {
     /// Check the rules that a compiler does not know: arrows, names, sizes, links, commits.
     Tidy,
+    /// Tell the stories: the service, real sandboxes and the official clients.
+    E2e(e2e::Stories),
+    /// Create and destroy while the service, kernels and agents are killed.
+    Chaos(e2e::Chaos),
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Tidy => tidy::run(),
+        Command::E2e(stories) => e2e::run(&stories),
+        Command::Chaos(chaos) => e2e::chaos(&chaos),
     }
 }
