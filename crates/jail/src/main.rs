@@ -3,11 +3,11 @@
 
 mod launcher;
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hutch_jail::report::{Outcome, Report, Step};
+use hutch_jail::report::{Outcome, Report, Started, Step};
 use hutch_jail::specification::Specification;
 
 fn main() -> ExitCode {
@@ -18,21 +18,27 @@ fn main() -> ExitCode {
         );
         return ExitCode::SUCCESS;
     }
-    let outcome = read().and_then(|specification| launcher::launch(&specification, began));
-    let (status, outcome) = match outcome {
-        Ok(started) => (ExitCode::SUCCESS, Outcome::Started(started)),
-        Err(failure) => (ExitCode::FAILURE, Outcome::Failed(failure)),
-    };
-    let line = serde_json::to_string(&Report::new(outcome)).expect("a report has only texts and numbers");
-    match writeln!(std::io::stdout(), "{line}") {
-        Ok(()) => status,
-        Err(_) => ExitCode::FAILURE,
-    }
+    let launched = read().and_then(|specification| launcher::launch(&specification, began, report_start));
+    let Err(failure) = launched else { return ExitCode::SUCCESS };
+    // When nobody reads it there is nobody to tell that either; nothing of the launch is left.
+    report(Outcome::Failed(failure)).ok();
+    ExitCode::FAILURE
+}
+
+fn report_start(started: Started) -> io::Result<()> {
+    report(Outcome::Started(started))
+}
+
+fn report(outcome: Outcome) -> io::Result<()> {
+    let line = serde_json::to_string(&Report::new(outcome))?;
+    let mut output = io::stdout().lock();
+    writeln!(output, "{line}")?;
+    output.flush()
 }
 
 fn read() -> Result<Specification, hutch_jail::report::Failure> {
     let mut text = Vec::new();
     let subject = "standard input";
-    std::io::stdin().read_to_end(&mut text).map_err(|error| launcher::failed(Step::Specification, subject, &error))?;
+    io::stdin().read_to_end(&mut text).map_err(|error| launcher::failed(Step::Specification, subject, &error))?;
     Specification::parse(&text).map_err(|error| launcher::failed(Step::Specification, subject, &error))
 }

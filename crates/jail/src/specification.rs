@@ -69,7 +69,7 @@ pub enum Source {
     },
     /// A unix stream socket that listens at this path, made with mode 0600. A socket left there is replaced.
     Listener {
-        /// The path, at most 107 bytes.
+        /// The path.
         path: PathBuf,
     },
 }

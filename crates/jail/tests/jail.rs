@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use hutch_jail::report::{Outcome, Step};
 use rustix::process::Signal;
-use support::{Jail, LIMITS, launch, specification};
+use support::{Jail, LIMITS, launch, launch_unheard, specification};
 
 #[test]
 fn every_attempt_to_break_out_fails() {
@@ -132,6 +132,29 @@ fn the_socket_is_private_and_its_path_must_be_free() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("agent.sock"), "precious").unwrap();
     expect_failure(directory, Step::Descriptor, "agent.sock", |_| {});
+}
+
+#[test]
+fn a_launch_that_nobody_hears_of_is_undone() {
+    skip_if_unfit!();
+    let directory = tempfile::tempdir().unwrap();
+    let specification = specification(directory.path(), &["wait"]);
+    launch_unheard(&specification);
+    assert!(!directory.path().join("agent.sock").exists());
+    for made in &specification.group.directories {
+        assert!(!made.path.exists(), "{}", made.path.display());
+    }
+}
+
+#[test]
+fn a_path_longer_than_a_socket_address_will_do() {
+    skip_if_unfit!();
+    let directory = tempfile::tempdir().unwrap();
+    let deep = directory.path().join("d".repeat(120));
+    fs::create_dir(&deep).unwrap();
+    let jail = Jail::start_in(&deep, directory, &["wait"]);
+    assert!(fs::symlink_metadata(deep.join("agent.sock")).unwrap().file_type().is_socket());
+    drop(jail);
 }
 
 /// A launch that must fail at this step, naming this, and leave nothing.

@@ -86,16 +86,19 @@ fn subject_of(source: &Source) -> String {
 
 fn open_source(source: &Source) -> io::Result<OwnedFd> {
     match source {
-        Source::ReadOnly { path } => open_file(path, OpenOptions::new().read(true)),
-        Source::ReadWrite { path } => open_file(path, OpenOptions::new().read(true).write(true)),
+        Source::ReadOnly { path } => open_file(path, OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK)),
+        // What can be written lies in the sandbox's own directory: never at the other end of a link.
+        Source::ReadWrite { path } => {
+            let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+            open_file(path, OpenOptions::new().read(true).write(true).custom_flags(flags))
+        }
         Source::Memory { size } => memory(size.0),
         Source::Listener { path } => listener(path),
     }
 }
 
-/// A regular file, and not through a symbolic link: what lies in a sandbox's directory is a file of its own.
-fn open_file(path: &Path, options: &mut OpenOptions) -> io::Result<OwnedFd> {
-    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+fn open_file(path: &Path, options: &OpenOptions) -> io::Result<OwnedFd> {
+    let file = options.open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
@@ -123,9 +126,20 @@ fn listener(path: &Path) -> io::Result<OwnedFd> {
     }
     // Nobody else may connect even for the moment before the mode is set.
     let before = rustix::process::umask(Mode::from_raw_mode(0o177));
-    let bound = UnixListener::bind(path);
+    let bound = bind(path);
     rustix::process::umask(before);
     let listener = bound?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(listener.into())
+}
+
+/// A socket's address holds 107 bytes; from its own directory the name is always short enough.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the path of a file"));
+    };
+    std::env::set_current_dir(directory)?;
+    let bound = UnixListener::bind(name);
+    std::env::set_current_dir("/")?;
+    bound
 }

@@ -33,21 +33,25 @@ pub(super) mod word {
     pub(crate) const EXECUTING: u8 = b'x';
 }
 
-/// Starts the process that a specification describes. On failure nothing of it is left.
-pub(crate) fn launch(specification: &Specification, began: Instant) -> Result<Started, Failure> {
+/// Starts the process that a specification describes and reports it. On failure, and when nobody hears the report
+/// (the service is gone and may never look for this sandbox again), nothing of it is left.
+pub(crate) fn launch(
+    specification: &Specification,
+    began: Instant,
+    report: impl FnOnce(Started) -> io::Result<()>,
+) -> Result<(), Failure> {
     let filter = filter::compile(ALLOWLIST).map_err(|error| failed(Step::Filter, "the allowlist", &error))?;
     let opened = descriptors::open(specification)?;
     let mut child = None;
-    match start(specification, &opened, filter, &mut child) {
-        Ok((pid, start_time)) => {
-            let microseconds = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-            Ok(Started { pid, start_time, microseconds })
-        }
-        Err(failure) => {
-            undo(specification, &opened, child);
-            Err(failure)
-        }
+    let started = start(specification, &opened, filter, &mut child).and_then(|(pid, start_time)| {
+        let microseconds = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let reported = report(Started { pid, start_time, microseconds });
+        reported.map_err(|error| failed(Step::Report, "standard output", &error))
+    });
+    if started.is_err() {
+        undo(specification, &opened, child);
     }
+    started
 }
 
 /// Everything that must be undone on failure. `child` is set once there is a process.

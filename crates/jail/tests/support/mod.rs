@@ -116,11 +116,32 @@ pub(crate) fn launch(specification: &Specification, output: &fs::File) -> Report
     Report::parse(&output.stdout).unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stdout)))
 }
 
+/// Runs the launcher with a standard output whose other end is closed.
+pub(crate) fn launch_unheard(specification: &Specification) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut launcher = Command::new(env!("CARGO_BIN_EXE_hutch-jail"))
+        .stdin(Stdio::piped())
+        .stdout(writer)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let text = serde_json::to_vec(specification).unwrap();
+    launcher.stdin.take().unwrap().write_all(&text).unwrap();
+    assert!(!launcher.wait().unwrap().success());
+}
+
 impl Jail {
     /// Starts the probe in a jail of its own.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let specification = specification(directory.path(), arguments);
+        let path = directory.path().to_owned();
+        Self::start_in(&path, directory, arguments)
+    }
+
+    /// Starts the probe with its files at this path in a directory.
+    pub(crate) fn start_in(path: &Path, directory: tempfile::TempDir, arguments: &[&str]) -> Self {
+        let specification = specification(path, arguments);
         let output = tempfile::tempfile().unwrap();
         let report = launch(&specification, &output);
         let Outcome::Started(started) = report.outcome else { panic!("{:?}", report.outcome) };
