@@ -1,6 +1,8 @@
 //! The contributor's tool: `cargo xtask <command>`.
 
+mod bench;
 mod e2e;
+mod kernel;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -15,8 +17,12 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Build the user-mode guest kernel.
+    Kernel(kernel::Options),
     /// Check the rules that a compiler does not know: arrows, names, sizes, links, commits.
     Tidy,
+    /// Measure Hutch beside gVisor and keep every sample.
+    Bench(bench::Options),
     /// Tell the stories: the service, real sandboxes and the official clients.
     E2e(e2e::Stories),
     /// Create and destroy while the service, kernels and agents are killed.
@@ -25,7 +31,9 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
+        Command::Kernel(options) => kernel::run(&options),
         Command::Tidy => tidy::run(),
+        Command::Bench(options) => bench::run(&options),
         Command::E2e(stories) => e2e::run(&stories),
         Command::Chaos(chaos) => e2e::chaos(&chaos),
     }
