@@ -1,12 +1,11 @@
 # Runs inside the tree of devbox:1, after its packages and before finish.sh.
 
-# npm came as a plain package: give it its commands, and native modules the headers that came with Node.
+# npm came as a plain package: give it its commands.
 ln -s ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm
 ln -s ../lib/node_modules/npm/bin/npx-cli.js /usr/local/bin/npx
 chmod 0755 /usr/local/lib/node_modules/npm/bin/*.js
 mkdir -p /usr/local/etc
-printf 'nodedir=/usr/local\nfund=false\naudit=false\nupdate-notifier=false\n' > /usr/local/etc/npmrc
-find /usr/local/include/node/openssl/archs -mindepth 1 -maxdepth 1 ! -name linux-x86_64 -exec rm -rf {} +
+printf 'fund=false\naudit=false\nupdate-notifier=false\n' > /usr/local/etc/npmrc
 
 ln -s bun /usr/local/bin/bunx
 
@@ -23,7 +22,7 @@ chmod 0440 /etc/sudoers.d/user
 # Every command answers before the image is packed.
 for probe in 'node --version' 'npm --version' 'npx --version' 'bun --version' 'bunx --version' \
     'python3 --version' 'pip --version' 'go version' 'rustc --version' 'cargo --version' \
-    'gcc --version' 'g++ --version' 'make --version' 'sudo --version' 'ssh -V' 'jq --version' 'rg --version'; do
+    'gcc --version' 'g++ --version' 'make --version' 'sudo -V' 'ssh -V' 'jq --version' 'rg --version'; do
     answer=$(HOME=/tmp $probe 2>&1)
     printf '%s: %s\n' "$probe" "$(printf '%s' "$answer" | head -n 1)"
 done

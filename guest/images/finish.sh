@@ -26,6 +26,10 @@ CONFIG
 
 id -u user > /dev/null 2>&1 || useradd --create-home --uid 1000 --user-group --shell /bin/bash user
 
+# No password opens either account; a key may. `!` would lock the account for keys as well.
+usermod --password '*' root
+usermod --password '*' user
+
 # The day of the last password change is the day of the build: no ageing instead.
 sed -i -E 's/^([^:]*:[^:]*):[0-9]*:/\1::/' /etc/shadow
 
