@@ -1,4 +1,5 @@
 //! The jail against a program that wants out. Needs root, cgroups and a C compiler.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod support;
 
