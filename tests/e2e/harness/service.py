@@ -1,9 +1,12 @@
 """A service of the test's own: a random port, a folder of its own, nothing left behind."""
 
+import hashlib
 import os
+import secrets
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -70,6 +73,21 @@ class Service:
     def key(self):
         """The key of the account that the first start made."""
         return (self.data / "api-key").read_text().strip()
+
+    def new_account(self):
+        """Another account, put into the store as the service itself would; returns its key."""
+        name, key = secrets.token_hex(13), f"skp_{secrets.token_hex(32)}"
+        now = int(time.time() * 1000)
+        digest = hashlib.sha256(key.encode()).digest()
+        store = sqlite3.connect(self.data / "hutch.db", timeout=30)
+        with store:
+            store.execute("INSERT INTO accounts (id, name, created_at) VALUES (?, 'stranger', ?)", (f"acc-{name}", now))
+            store.execute(
+                "INSERT INTO api_keys (id, account, name, hint, digest, created_at) VALUES (?, ?, 'only', ?, ?, ?)",
+                (f"key-{name}", f"acc-{name}", key[:12], digest, now),
+            )
+        store.close()
+        return key
 
     def tail(self, lines=40):
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
