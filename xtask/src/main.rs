@@ -2,6 +2,7 @@
 
 mod bench;
 mod e2e;
+mod guest;
 mod kernel;
 mod tidy;
 
@@ -17,6 +18,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Build what every sandbox starts from: guest kernel, agent, boot image.
+    Guest(guest::Options),
     /// Build the user-mode guest kernel.
     Kernel(kernel::Options),
     /// Check the rules that a compiler does not know: arrows, names, sizes, links, commits.
@@ -31,6 +34,7 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
+        Command::Guest(options) => guest::run(&options),
         Command::Kernel(options) => kernel::run(&options),
         Command::Tidy => tidy::run(),
         Command::Bench(options) => bench::run(&options),
