@@ -28,8 +28,8 @@ pub(super) fn limits(spec: &MachineSpec, disk: Bytes) -> Limits {
     // Processes of the guest's root, which its own limit does not count, and the kernel's helper threads.
     let processes = guest_processes(spec.memory) + 256;
     // The kernel's own text and data, and for each process what the host's kernel needs for it: task, stack, page
-    // tables. Measured 0.1 MiB for a small one.
-    let beside = Bytes((64 << 20) + u64::from(processes) * (128 << 10));
+    // tables. Measured 90 KiB for the smallest; large programs need more page tables.
+    let beside = Bytes((64 << 20) + u64::from(processes) * (192 << 10));
     Limits {
         memory: Bytes(spec.memory.bytes().0 + beside.0),
         cpu_percent: spec.cpu_quota_percent.unwrap_or(spec.vcpu.saturating_mul(100)).max(1),

@@ -1,0 +1,142 @@
+//! An engine on this host, with machines that are gone when the test is over, passed or not.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hutch_engine::agent::{Client, Collected};
+use hutch_engine::artefact::Artefact;
+use hutch_engine::{Engine, Machine, MachineSpec};
+use hutch_image::{Cache, Image};
+use hutch_protocol::exec::{Exec, Outcome};
+use hutch_units::{Mebibytes, SandboxId};
+
+/// What waits for a condition gives up after this.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Makes the engine under test for a directory of sandboxes. Called again, it plays the restarted service.
+pub(crate) type Maker = fn(&Path) -> Arc<dyn Engine>;
+
+/// One test's engine and machines.
+#[derive(Debug)]
+pub(crate) struct Lab {
+    pub(crate) engine: Arc<dyn Engine>,
+    maker: Maker,
+    base_image: PathBuf,
+    cache: Cache,
+    directory: tempfile::TempDir,
+    specs: Mutex<Vec<MachineSpec>>,
+}
+
+impl Lab {
+    /// A lab, or why there can be none here.
+    pub(crate) async fn open(maker: Maker) -> Result<Self, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err("not root".to_owned());
+        }
+        let cache = Cache::from_environment().map_err(|error| error.to_string())?;
+        let image = Image::default_image();
+        let built = image.built(&cache).map_err(|error| error.to_string())?;
+        let built = built.ok_or_else(|| format!("the image {} is not built", image.name()))?;
+        drop(built);
+        let directory = tempfile::Builder::new().prefix("hutch-engine-").tempdir().unwrap();
+        let engine = maker(directory.path());
+        let missing =
+            |finding: &hutch_engine::finding::Finding| finding.verdict == hutch_engine::finding::Verdict::Missing;
+        if let Some(finding) = engine.probe().await.into_iter().find(missing) {
+            return Err(format!("{}: {}", finding.subject, finding.found));
+        }
+        let base_image = image.path(&cache);
+        Ok(Self { engine, maker, base_image, cache, directory, specs: Mutex::default() })
+    }
+
+    /// The engine of a service that was restarted.
+    pub(crate) fn restarted(&self) -> Arc<dyn Engine> {
+        (self.maker)(self.directory.path())
+    }
+
+    /// What a new machine is to be, with its directory and disk made.
+    pub(crate) fn spec(&self) -> MachineSpec {
+        static SLOT: AtomicU32 = AtomicU32::new(0);
+        let slot = SLOT.fetch_add(1, Ordering::Relaxed);
+        let id = SandboxId::generate();
+        let state_dir = self.directory.path().join(id.to_string());
+        std::fs::create_dir(&state_dir).unwrap();
+        let disk = state_dir.join("disk");
+        hutch_image::disk::create(&self.cache, &disk, Mebibytes(512)).unwrap();
+        let spec = MachineSpec {
+            id,
+            state_dir,
+            base_image: self.base_image.clone(),
+            disk,
+            memory: Mebibytes(256),
+            vcpu: 1,
+            cpu_quota_percent: None,
+            host_uid: 0x5800_0000 + std::process::id() % 0x1_0000 * 256 + slot,
+            hostname: format!("box-{slot}"),
+        };
+        self.specs.lock().unwrap().push(spec.clone());
+        spec
+    }
+
+    /// Starts a machine.
+    pub(crate) async fn start(&self, spec: &MachineSpec) -> Machine {
+        self.engine.start(spec).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+    }
+
+    /// What is on the host of this machine, by looking at the host.
+    pub(crate) async fn artefacts(&self, spec: &MachineSpec) -> Vec<Artefact> {
+        let all = self.restarted().artefacts().await.unwrap();
+        all.into_iter().filter(|artefact| artefact.sandbox == Some(spec.id)).collect()
+    }
+
+    /// Destroys a machine and makes sure that nothing is left.
+    pub(crate) async fn destroy(&self, spec: &MachineSpec, machine: Machine) {
+        let record = machine.record.clone();
+        drop(machine);
+        self.engine.destroy(spec, Some(&record)).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        assert_eq!(self.artefacts(spec).await, []);
+        assert!(!Path::new("/proc").join(record.pid.to_string()).exists(), "a zombie of the kernel");
+        self.engine.destroy(spec, Some(&record)).await.expect("a second time does nothing");
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let specs = std::mem::take(&mut *self.specs.lock().unwrap());
+        let engine = self.restarted();
+        let clean = async move {
+            for spec in specs {
+                engine.destroy(&spec, None).await.ok();
+            }
+        };
+        // Not on the test's own runtime, which does not block.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        std::thread::spawn(move || runtime.block_on(clean)).join().unwrap();
+    }
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+/// Runs a shell command in the guest.
+pub(crate) async fn shell(agent: &Client, text: &str) -> Collected {
+    let execution = agent.exec(&Exec::shell(text)).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    execution.collect(1 << 20).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
+
+/// Runs a shell command that must succeed, and returns what it printed.
+pub(crate) async fn output(agent: &Client, text: &str) -> String {
+    let collected = shell(agent, text).await;
+    assert_eq!(collected.ended.outcome, Outcome::Exited { code: 0 }, "{text}: {collected:?}");
+    String::from_utf8_lossy(&collected.stdout).trim_end().to_owned()
+}

@@ -1,0 +1,124 @@
+//! The user-mode engine against the suite that every engine passes, and what is its own. Needs root, the guest
+//! (`cargo xtask guest`) and the default image.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod conformance;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use conformance::lab::{Lab, chain};
+use hutch_engine::guest::{GuestFiles, GuestManifest, digest_of_file};
+use hutch_engine::usermode::{Options, UserMode};
+use hutch_engine::{Engine, StartError};
+
+/// The launcher of this build: made once, where the tests' own programs are.
+fn launcher() -> PathBuf {
+    static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        let tests = std::env::current_exe().unwrap();
+        let profile = tests.parent().and_then(Path::parent).unwrap().to_owned();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "hutch-jail"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        cargo.arg("--target-dir").arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().unwrap().success(), "the launcher is not built");
+        profile.join("hutch-jail")
+    };
+    LAUNCHER.get_or_init(build).clone()
+}
+
+fn guest() -> PathBuf {
+    let named = std::env::var_os("HUTCH_GUEST").map(PathBuf::from);
+    named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest"))
+}
+
+fn options(sandboxes: &Path) -> Options {
+    Options { guest: Some(guest()), launcher: Some(launcher()), ..Options::new(sandboxes) }
+}
+
+fn make(sandboxes: &Path) -> Arc<dyn Engine> {
+    Arc::new(UserMode::new(options(sandboxes)))
+}
+
+async fn lab() -> Option<Lab> {
+    Lab::open(make).await.map_err(|reason| eprintln!("skipped: {reason}")).ok()
+}
+
+macro_rules! promises {
+    ($($promise:ident)*) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $promise() {
+            let Some(lab) = lab().await else { return };
+            conformance::$promise(&lab).await;
+        })*
+    };
+}
+
+promises! {
+    a_machine_runs_commands_and_keeps_files
+    a_killed_kernel_is_noticed
+    a_guest_may_end_itself
+    a_cancelled_start_leaves_nothing
+    a_machine_is_adopted_after_a_restart
+    two_machines_know_nothing_of_each_other
+    machines_come_and_go
+    many_machines_start_at_once
+    a_noisy_machine_disturbs_nobody
+    every_artefact_is_listed_and_can_be_removed
+}
+
+/// A guest directory with another boot image.
+fn guest_with(directory: &Path, boot_image: &[u8]) {
+    let files = GuestFiles::open(&guest()).unwrap();
+    std::fs::copy(&files.kernel, directory.join(GuestFiles::KERNEL)).unwrap();
+    let path = directory.join(GuestFiles::BOOT_IMAGE);
+    std::fs::write(&path, boot_image).unwrap();
+    let manifest = GuestManifest { boot_image_digest: digest_of_file(&path).unwrap(), ..files.manifest };
+    std::fs::write(directory.join(GuestFiles::MANIFEST), serde_json::to_string(&manifest).unwrap()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kernel_that_cannot_boot_is_told_with_its_last_words() {
+    let Some(lab) = lab().await else { return };
+    let directory = tempfile::tempdir().unwrap();
+    guest_with(directory.path(), &[0; 8192]);
+    let spec = lab.spec();
+    let sandboxes = spec.state_dir.parent().unwrap();
+    let engine = UserMode::new(Options { guest: Some(directory.path().to_owned()), ..options(sandboxes) });
+    let error = engine.start(&spec).await.unwrap_err();
+    assert!(matches!(&error, StartError::Ended { console, .. } if console.contains("Unable to mount root")), "{error}");
+    assert_eq!(lab.artefacts(&spec).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guest_that_does_not_answer_in_time_is_given_up() {
+    let Some(lab) = lab().await else { return };
+    let spec = lab.spec();
+    let sandboxes = spec.state_dir.parent().unwrap();
+    let engine = UserMode::new(Options { start_deadline: Duration::from_millis(30), ..options(sandboxes) });
+    let error = engine.start(&spec).await.unwrap_err();
+    assert!(matches!(error, StartError::Silent { .. }), "{}", chain(&error));
+    assert_eq!(lab.artefacts(&spec).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_missing_is_named() {
+    let Some(lab) = lab().await else { return };
+    let mut spec = lab.spec();
+    spec.disk = "/nowhere/disk".into();
+    let error = lab.engine.start(&spec).await.unwrap_err();
+    assert!(error.to_string().contains("/nowhere/disk cannot be used as the disk"), "{error}");
+    let engine = UserMode::new(Options { launcher: Some("/nowhere/jail".into()), ..options("/tmp".as_ref()) });
+    let spec = lab.spec();
+    let error = engine.start(&spec).await.unwrap_err();
+    assert!(error.to_string().contains("/nowhere/jail"), "{error}");
+    let findings = engine.probe().await;
+    let launcher = findings.iter().find(|finding| finding.subject == "jail launcher").unwrap();
+    assert!(launcher.fix.as_ref().unwrap().contains("cargo build"), "{launcher:?}");
+    assert_eq!(lab.artefacts(&spec).await, []);
+}
