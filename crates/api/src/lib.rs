@@ -11,8 +11,13 @@ mod table;
 mod types;
 mod validate;
 
+pub mod openapi;
+
 #[cfg(feature = "server")]
 pub mod http;
+
+#[cfg(feature = "client")]
+pub mod client;
 
 pub use error::{Error, ErrorKind};
 pub use operation::{ByteStream, Caller, ExecuteStream, Operations};

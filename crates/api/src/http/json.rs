@@ -10,14 +10,28 @@ pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
     if text.iter().all(u8::is_ascii_whitespace) {
         return Err(Error::field("body", "is empty, expected a JSON object"));
     }
+    // The derived code would also read a list of values in the order of the fields.
+    if text.trim_ascii_start().starts_with(b"[") {
+        return Err(Error::field("body", "is a JSON list, expected a JSON object"));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
         let error = error.into_inner();
+        let path = missing_field(&error.to_string()).map_or(path.clone(), |field| join(&path, field));
         if error.is_data() && path != "." { Error::field(path, error.to_string()) } else { syntax(&error) }
     })?;
     deserializer.end().map_err(|error| syntax(&error))?;
     Ok(value)
+}
+
+/// The name in "missing field `name` at line …", the one message that does not come with the field's path.
+fn missing_field(message: &str) -> Option<&str> {
+    message.strip_prefix("missing field `")?.split('`').next()
+}
+
+fn join(path: &str, field: &str) -> String {
+    if path == "." { field.to_owned() } else { format!("{path}.{field}") }
 }
 
 fn syntax(error: &serde_json::Error) -> Error {
@@ -39,7 +53,7 @@ mod tests {
         assert_eq!(message(" \n"), "body: is empty, expected a JSON object");
         assert_eq!(message("{\n  \"shape\": oops"), "invalid JSON: expected value at line 2 column 12");
         assert_eq!(message("{\"shape\":\"a\"} x"), "invalid JSON: trailing characters at line 1 column 15");
-        assert_eq!(message("{}"), "unexpected JSON: missing field `shape` at line 1 column 2");
+        assert_eq!(message("{}"), "shape: missing field `shape` at line 1 column 2");
         assert_eq!(
             message(r#"{"shape":"a","disk_mib":"big"}"#),
             "disk_mib: invalid type: string \"big\", expected u32 at line 1 column 29"
@@ -48,10 +62,7 @@ mod tests {
             message(r#"{"shape":"a","disks":[{"disk_id":"d","mount_path":7}]}"#),
             "disks[0].mount_path: invalid type: integer `7`, expected a string at line 1 column 51"
         );
-        assert_eq!(
-            message("[]"),
-            "unexpected JSON: invalid length 0, expected struct CreateSandbox at line 1 column 2"
-        );
+        assert_eq!(message("[]"), "body: is a JSON list, expected a JSON object");
     }
 
     #[test]
