@@ -111,20 +111,21 @@ impl State {
     /// [`Refused`] when the event has no meaning here; the state does not change.
     pub fn after(self, event: Event) -> Result<Self, Refused> {
         use Event as E;
-        use State as S;
         let next = match (self, event) {
-            (S::Creating, E::Started) | (S::Resuming, E::Resumed) | (S::Pausing, E::PauseFailed) => S::Running,
-            (S::Creating, E::StartFailed | E::Lost) | (S::Running | S::Pausing, E::Lost) => S::Failed,
-            (S::Running, E::PauseAsked) | (S::Pausing, E::PauseAsked) => S::Pausing,
-            (S::Pausing, E::Paused) | (S::Forking, E::ForkEnded) | (S::Paused, E::PauseAsked) => S::Paused,
-            (S::Paused | S::Error | S::Resuming, E::ResumeAsked) => S::Resuming,
-            (S::Running, E::ResumeAsked) => S::Running,
-            (S::Paused, E::ForkAsked) => S::Forking,
-            (S::Resuming, E::ResumeFailed | E::Lost) => S::Error,
-            (S::Destroying, E::Destroyed) | (S::Destroyed, E::DestroyAsked) => S::Destroyed,
+            (Self::Creating, E::Started) | (Self::Resuming, E::Resumed) | (Self::Pausing, E::PauseFailed) => {
+                Self::Running
+            }
+            (Self::Creating, E::StartFailed | E::Lost) | (Self::Running | Self::Pausing, E::Lost) => Self::Failed,
+            (Self::Running, E::PauseAsked) | (Self::Pausing, E::PauseAsked) => Self::Pausing,
+            (Self::Pausing, E::Paused) | (Self::Forking, E::ForkEnded) | (Self::Paused, E::PauseAsked) => Self::Paused,
+            (Self::Paused | Self::Error | Self::Resuming, E::ResumeAsked) => Self::Resuming,
+            (Self::Running, E::ResumeAsked) => Self::Running,
+            (Self::Paused, E::ForkAsked) => Self::Forking,
+            (Self::Resuming, E::ResumeFailed | E::Lost) => Self::Error,
+            (Self::Destroying, E::Destroyed) | (Self::Destroyed, E::DestroyAsked) => Self::Destroyed,
             // A machine that dies while it is taken down only does our work for us.
-            (S::Destroying, E::Lost) => S::Destroying,
-            (_, E::DestroyAsked) => S::Destroying,
+            (Self::Destroying, E::Lost) => Self::Destroying,
+            (_, E::DestroyAsked) => Self::Destroying,
             (state, event) => return Err(Refused { state, event }),
         };
         Ok(next)
@@ -159,6 +160,27 @@ impl State {
     /// Whether somebody is working on it and will lead it further without being asked.
     pub fn is_transient(self) -> bool {
         matches!(self, Self::Creating | Self::Pausing | Self::Resuming | Self::Forking | Self::Destroying)
+    }
+}
+
+impl Event {
+    /// The word in the trail.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::StartFailed => "start-failed",
+            Self::PauseAsked => "pause-asked",
+            Self::Paused => "paused",
+            Self::PauseFailed => "pause-failed",
+            Self::ResumeAsked => "resume-asked",
+            Self::Resumed => "resumed",
+            Self::ResumeFailed => "resume-failed",
+            Self::ForkAsked => "fork-asked",
+            Self::ForkEnded => "fork-ended",
+            Self::DestroyAsked => "destroy-asked",
+            Self::Destroyed => "destroyed",
+            Self::Lost => "lost",
+        }
     }
 }
 
@@ -225,9 +247,10 @@ mod tests {
     #[test]
     fn every_transient_state_is_left_by_a_report_alone() {
         for state in State::ALL.into_iter().filter(|state| state.is_transient()) {
-            let settles = EVENTS.into_iter().filter(|event| !is_asked(*event)).any(|event| {
-                state.after(event).is_ok_and(|next| !next.is_transient())
-            });
+            let settles = EVENTS
+                .into_iter()
+                .filter(|event| !is_asked(*event))
+                .any(|event| state.after(event).is_ok_and(|next| !next.is_transient()));
             assert!(settles, "{state}");
         }
     }

@@ -49,20 +49,13 @@ pub fn create_account(db: &Connection, name: &str, now: Moment) -> rusqlite::Res
 /// Every account, oldest first.
 pub fn accounts(db: &Connection) -> rusqlite::Result<Vec<Account>> {
     let mut statement = db.prepare_cached("SELECT id, name, created_at FROM accounts ORDER BY id")?;
-    let rows = statement.query_map([], |row| {
-        Ok(Account { id: row.get(0)?, name: row.get(1)?, created_at: Moment(row.get(2)?) })
-    })?;
+    let rows = statement
+        .query_map([], |row| Ok(Account { id: row.get(0)?, name: row.get(1)?, created_at: Moment(row.get(2)?) }))?;
     rows.collect()
 }
 
 /// Stores the digest of a new key of an account and returns the key's id.
-pub fn create_key(
-    db: &Connection,
-    account: &str,
-    name: &str,
-    key: &ApiKey,
-    now: Moment,
-) -> rusqlite::Result<String> {
+pub fn create_key(db: &Connection, account: &str, name: &str, key: &ApiKey, now: Moment) -> rusqlite::Result<String> {
     let id = format!("key-{}", ulid::Ulid::new().to_string().to_ascii_lowercase());
     db.execute(
         "INSERT INTO api_keys (id, account, name, hint, digest, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -80,9 +73,8 @@ pub fn keys(db: &Connection) -> rusqlite::Result<Vec<KeyRow>> {
 /// The good key that a caller sent, or `None`.
 pub fn find_key(db: &Connection, sent: &str) -> rusqlite::Result<Option<KeyRow>> {
     let digest = KeyDigest::of(sent);
-    let mut statement = db.prepare_cached(&format!(
-        "SELECT {KEY_COLUMNS} FROM api_keys WHERE hint = ?1 AND revoked_at IS NULL"
-    ))?;
+    let mut statement =
+        db.prepare_cached(&format!("SELECT {KEY_COLUMNS} FROM api_keys WHERE hint = ?1 AND revoked_at IS NULL"))?;
     let candidates: Vec<KeyRow> =
         statement.query_map([ApiKey::hint_of(sent)], key_row)?.collect::<rusqlite::Result<_>>()?;
     Ok(candidates.into_iter().find(|row| row.digest.matches(&digest)))

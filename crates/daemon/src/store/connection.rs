@@ -17,6 +17,8 @@ pub(super) const APPLICATION_ID: i64 = 0x4874_6368;
 pub enum Access {
     /// Reads only; the file must exist and have the current version.
     Read,
+    /// Reads and writes; the file must exist and have the current version.
+    Edit,
     /// Reads and writes; makes the file and brings it to the current version.
     Write,
 }
@@ -28,7 +30,7 @@ pub enum Access {
 pub fn open(path: &Path, access: Access) -> Result<Connection, StoreError> {
     let failed = |source| StoreError::Open { path: path.to_owned(), source: Arc::new(source) };
     let flags = match access {
-        Access::Read => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        Access::Read | Access::Edit => OpenFlags::SQLITE_OPEN_READ_WRITE,
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     };
     let mut connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
@@ -42,6 +44,10 @@ pub fn open(path: &Path, access: Access) -> Result<Connection, StoreError> {
             connection.pragma_update(None, "journal_mode", "wal").map_err(failed)?;
             connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
             migration::upgrade(&mut connection, path)?;
+        }
+        Access::Edit => {
+            migration::require_current(&connection, path)?;
+            connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
         }
         Access::Read => {
             migration::require_current(&connection, path)?;

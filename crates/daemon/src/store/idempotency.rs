@@ -33,17 +33,7 @@ pub fn claim(
     sandbox: &str,
     now: Moment,
 ) -> rusqlite::Result<Claim> {
-    let found = db
-        .query_row(
-            "SELECT request, sandbox, answer FROM receipts WHERE account = ?1 AND key = ?2",
-            [account, key],
-            |row| {
-                let request: Vec<u8> = row.get(0)?;
-                Ok((request, Receipt { sandbox: row.get(1)?, answer: row.get(2)? }))
-            },
-        )
-        .optional()?;
-    match found {
+    match find_receipt(db, account, key)? {
         Some((stored, receipt)) if stored == request => Ok(Claim::Repeated(receipt)),
         Some(_) => Ok(Claim::Different),
         None => {
@@ -54,6 +44,13 @@ pub fn claim(
             Ok(Claim::New)
         }
     }
+}
+
+/// The digest of the request that a key belongs to, and what came of it.
+pub fn find_receipt(db: &Connection, account: &str, key: &str) -> rusqlite::Result<Option<(Vec<u8>, Receipt)>> {
+    db.prepare_cached("SELECT request, sandbox, answer FROM receipts WHERE account = ?1 AND key = ?2")?
+        .query_row([account, key], |row| Ok((row.get(0)?, Receipt { sandbox: row.get(1)?, answer: row.get(2)? })))
+        .optional()
 }
 
 /// Keeps the answer to the request that makes `sandbox`.

@@ -59,7 +59,8 @@ mod tests {
 
     /// The schema as text, to compare two ways that lead to the same version.
     fn schema(connection: &Connection) -> Vec<String> {
-        let mut statement = connection.prepare("SELECT sql FROM sqlite_schema WHERE sql NOT NULL ORDER BY name").unwrap();
+        let mut statement =
+            connection.prepare("SELECT sql FROM sqlite_schema WHERE sql NOT NULL ORDER BY name").unwrap();
         statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }
 

@@ -34,10 +34,10 @@ pub mod query {
     pub use super::account::{
         accounts, create_account, create_key, find_key, keys, remember, remembered, revoke_key, touch_key,
     };
-    pub use super::idempotency::{claim, forget_receipts_before, release, settle};
+    pub use super::idempotency::{claim, find_receipt, forget_receipts_before, release, settle};
     pub use super::sandbox::{
-        apply, count_by_state, delete, due, find, find_named, held, insert, list, next_slot, sandbox_ids, stats,
-        touch,
+        apply, count_by_state, delete, due, find, find_named, held, insert, list, next_slot, replace_labels,
+        sandbox_ids, stats, touch,
     };
     pub use super::transition::{append, forget_transitions_before, transitions_of};
 }

@@ -50,6 +50,8 @@ pub struct SandboxRow {
     pub labels: BTreeMap<String, String>,
     /// After how many idle seconds it shall be paused.
     pub auto_pause_after_seconds: Option<u32>,
+    /// Whether its ports shall have a public URL.
+    pub ingress: bool,
     /// How long the start took, in milliseconds.
     pub spawn_ms: Option<f64>,
     /// When it was asked for.
@@ -79,6 +81,8 @@ pub struct NewSandbox {
     pub labels: BTreeMap<String, String>,
     /// After how many idle seconds it shall be paused.
     pub auto_pause_after_seconds: Option<u32>,
+    /// Whether its ports shall have a public URL.
+    pub ingress: bool,
     /// When it shall be destroyed.
     pub expires_at: Option<Moment>,
     /// The caller's idempotency key and the digest of the request.
@@ -136,7 +140,7 @@ pub const SLOTS: u32 = 1 << 20;
 
 const COLUMNS: &str = "id, account, name, state, desired, reason, step, slot, spec, machine, \
     auto_pause_after_seconds, spawn_ms, created_at, running_at, ended_at, expires_at, last_activity_at, \
-    (SELECT json_group_object(key, value) FROM labels WHERE sandbox = sandboxes.id)";
+    (SELECT json_group_object(key, value) FROM labels WHERE sandbox = sandboxes.id), ingress";
 
 /// Records a sandbox in the state `creating`, with a name and a slot of its own.
 pub fn insert(db: &Connection, new: NewSandbox, now: Moment) -> rusqlite::Result<Result<SandboxRow, Taken>> {
@@ -168,12 +172,13 @@ pub fn insert(db: &Connection, new: NewSandbox, now: Moment) -> rusqlite::Result
         state: State::Creating,
         desired: Desired::Running,
         reason: None,
-        step: Some("recorded".to_owned()),
+        step: Some("disk".to_owned()),
         slot: Some(slot),
         spec: new.spec,
         machine: None,
         labels: new.labels,
         auto_pause_after_seconds: new.auto_pause_after_seconds,
+        ingress: new.ingress,
         spawn_ms: None,
         created_at: now,
         running_at: None,
@@ -197,8 +202,8 @@ fn insert_row(db: &Connection, row: &SandboxRow) -> rusqlite::Result<()> {
     let id = row.id.to_string();
     db.prepare_cached(
         "INSERT INTO sandboxes (id, account, name, state, desired, step, slot, spec, auto_pause_after_seconds,
-             created_at, expires_at, last_activity_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+             created_at, expires_at, last_activity_at, ingress)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
     )?
     .execute(params![
         id,
@@ -213,10 +218,21 @@ fn insert_row(db: &Connection, row: &SandboxRow) -> rusqlite::Result<()> {
         row.created_at.0,
         row.expires_at.map(|moment| moment.0),
         row.last_activity_at.0,
+        row.ingress,
     ])?;
+    insert_labels(db, row)
+}
+
+/// Puts the row's labels in place of those that the store has.
+pub fn replace_labels(db: &Connection, row: &SandboxRow) -> rusqlite::Result<()> {
+    db.execute("DELETE FROM labels WHERE sandbox = ?1", [row.id.to_string()])?;
+    insert_labels(db, row)
+}
+
+fn insert_labels(db: &Connection, row: &SandboxRow) -> rusqlite::Result<()> {
     let mut label = db.prepare_cached("INSERT INTO labels (sandbox, key, value) VALUES (?1, ?2, ?3)")?;
     for (key, value) in &row.labels {
-        label.execute(params![id, key, value])?;
+        label.execute(params![row.id.to_string(), key, value])?;
     }
     Ok(())
 }
@@ -226,7 +242,8 @@ pub fn apply(db: &Connection, row: &SandboxRow, transition: Option<&TransitionRo
     let id = row.id.to_string();
     db.prepare_cached(
         "UPDATE sandboxes SET state = ?2, desired = ?3, reason = ?4, step = ?5, slot = ?6, machine = ?7,
-             auto_pause_after_seconds = ?8, spawn_ms = ?9, running_at = ?10, ended_at = ?11, expires_at = ?12
+             auto_pause_after_seconds = ?8, spawn_ms = ?9, running_at = ?10, ended_at = ?11, expires_at = ?12,
+             ingress = ?13
          WHERE id = ?1",
     )?
     .execute(params![
@@ -242,6 +259,7 @@ pub fn apply(db: &Connection, row: &SandboxRow, transition: Option<&TransitionRo
         row.running_at.map(|moment| moment.0),
         row.ended_at.map(|moment| moment.0),
         row.expires_at.map(|moment| moment.0),
+        row.ingress,
     ])?;
     transition.map_or(Ok(()), |transition| transition::append(db, &id, transition))
 }
@@ -270,7 +288,9 @@ pub fn next_slot(db: &Connection) -> rusqlite::Result<Option<u32>> {
 
 /// The sandbox with this id.
 pub fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<SandboxRow>> {
-    db.prepare_cached(&format!("SELECT {COLUMNS} FROM sandboxes WHERE id = ?1"))?.query_row([id], sandbox_row).optional()
+    db.prepare_cached(&format!("SELECT {COLUMNS} FROM sandboxes WHERE id = ?1"))?
+        .query_row([id], sandbox_row)
+        .optional()
 }
 
 /// The account's sandbox that has this name and is not gone.
@@ -362,8 +382,7 @@ pub fn count_by_state(db: &Connection) -> rusqlite::Result<Vec<(State, u64)>> {
 
 /// How many sandboxes an account has that are not gone.
 pub fn stats(db: &Connection, account: &str) -> rusqlite::Result<Stats> {
-    let mut statement =
-        db.prepare_cached("SELECT state, count(*) FROM sandboxes WHERE account = ?1 GROUP BY state")?;
+    let mut statement = db.prepare_cached("SELECT state, count(*) FROM sandboxes WHERE account = ?1 GROUP BY state")?;
     let rows = statement.query_map([account], |row| Ok((state(row, 0)?, row.get::<_, i64>(1)?.unsigned_abs())))?;
     let mut stats = Stats::default();
     for row in rows {
@@ -401,6 +420,7 @@ fn sandbox_row(row: &Row<'_>) -> rusqlite::Result<SandboxRow> {
         expires_at: moment(15)?,
         last_activity_at: Moment(row.get(16)?),
         labels: serde_json::from_str(&labels).map_err(|error| damaged(17, error))?,
+        ingress: row.get(18)?,
     })
 }
 

@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn what_version_1_left_out_has_a_default() {
-        let least = r#"{"version":1,"engine":"usermode","shape":"s","vcpu":1,"memory_mib":256,"disk_mib":1,"rootfs":"r"}"#;
+        let least =
+            r#"{"version":1,"engine":"usermode","shape":"s","vcpu":1,"memory_mib":256,"disk_mib":1,"rootfs":"r"}"#;
         let spec = Spec::column_result(ValueRef::Text(least.as_bytes())).unwrap();
         assert!(spec.envs.is_empty() && spec.cpu_quota_percent.is_none());
     }

@@ -85,10 +85,11 @@ impl Worker {
         F: FnOnce(Receiver<Work>) + Send + 'static,
     {
         let (queue, work) = channel();
-        let thread = Builder::new().name(name.to_owned()).spawn(move || body(work)).map_err(|error| StoreError::Open {
-            path: path.to_owned(),
-            source: Arc::new(rusqlite::Error::ToSqlConversionFailure(Box::new(error))),
-        })?;
+        let thread =
+            Builder::new().name(name.to_owned()).spawn(move || body(work)).map_err(|error| StoreError::Open {
+                path: path.to_owned(),
+                source: Arc::new(rusqlite::Error::ToSqlConversionFailure(Box::new(error))),
+            })?;
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 

@@ -46,6 +46,8 @@ CREATE TABLE sandboxes (
     -- The engine's record of the machine, as JSON with a version.
     machine TEXT,
     auto_pause_after_seconds INTEGER,
+    -- Whether its ports shall have a public URL.
+    ingress           INTEGER NOT NULL DEFAULT 0,
     spawn_ms          REAL,
     created_at        INTEGER NOT NULL,
     running_at        INTEGER,

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::store::query::{create_account, transitions_of};
-use crate::store::{Access, SPEC_VERSION, open};
+use crate::store::{Access, open};
+use crate::testing;
 
 struct Fixture {
     db: Connection,
@@ -17,33 +18,16 @@ fn fixture() -> Fixture {
     Fixture { db, account, _folder: folder }
 }
 
-fn spec() -> Spec {
-    Spec {
-        version: SPEC_VERSION,
-        engine: "usermode".to_owned(),
-        shape: "s-1vcpu-256mb".to_owned(),
-        vcpu: 1,
-        memory_mib: 256,
-        cpu_quota_percent: None,
-        disk_mib: 1024,
-        rootfs: "debian:13".to_owned(),
-        base_image: "/cache/a.erofs".into(),
-        envs: BTreeMap::new(),
-        egress: Vec::new(),
-        ssh_pubkeys: Vec::new(),
-        created_by: None,
-    }
-}
-
 impl Fixture {
     fn new_sandbox(&self, names: &[&str]) -> NewSandbox {
         NewSandbox {
             id: SandboxId::generate(),
             account: self.account.clone(),
             names: names.iter().map(|name| SandboxName::parse(name).unwrap()).collect(),
-            spec: spec(),
+            spec: testing::spec(),
             labels: BTreeMap::new(),
             auto_pause_after_seconds: None,
+            ingress: false,
             expires_at: None,
             receipt: None,
         }
@@ -70,6 +54,7 @@ fn a_row_comes_back_as_it_was_written() {
     row.running_at = Some(Moment(20));
     row.expires_at = Some(Moment(30));
     row.auto_pause_after_seconds = Some(60);
+    row.ingress = true;
     apply(&fixture.db, &row, None).unwrap();
     assert_eq!(find(&fixture.db, &row.id.to_string()).unwrap().unwrap(), row);
     assert_eq!(transitions_of(&fixture.db, &row.id.to_string()).unwrap().len(), 1);

@@ -1,0 +1,122 @@
+//! What all parts of the daemon share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hutch_engine::{Engine, MachineSpec};
+use hutch_units::Mebibytes;
+use tokio::sync::{Semaphore, watch};
+
+use crate::capacity::Capacity;
+use crate::clock::Clock;
+use crate::data_directory::DataDirectory;
+use crate::doctor::Prerequisites;
+use crate::images::Images;
+use crate::metrics::Metrics;
+use crate::registry::Registry;
+use crate::store::{SandboxRow, Store};
+
+/// The first of the host user ids that sandboxes run under; the slot is added to it. Far above what a host's own
+/// users and the usual ranges of subordinate ids have, and the highest is below 2^31.
+pub(crate) const FIRST_UID: u32 = 0x4000_0000;
+
+/// What does not change while the daemon runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// This host's id.
+    pub(crate) host_id: String,
+    /// The region that requests may name.
+    pub(crate) region: String,
+    /// How long ended things are remembered.
+    pub(crate) retention: Retention,
+    /// How many sandboxes are started at the same time; others wait for their turn.
+    pub(crate) concurrent_creates: usize,
+    /// How long a create waits for its turn.
+    pub(crate) create_patience: Duration,
+    /// How many machines are adopted at the same time.
+    pub(crate) concurrent_adoptions: usize,
+    /// How long a request to destroy waits before it answers `destroying`.
+    pub(crate) destroy_patience: Duration,
+}
+
+/// How long ended things are remembered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Retention {
+    /// Rows of destroyed sandboxes.
+    pub(crate) destroyed: Duration,
+    /// Rows of failed sandboxes.
+    pub(crate) failed: Duration,
+    /// Idempotency keys.
+    pub(crate) receipts: Duration,
+    /// The trail of transitions.
+    pub(crate) transitions: Duration,
+}
+
+/// What all parts of the daemon share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) settings: Settings,
+    pub(crate) data: DataDirectory,
+    pub(crate) store: Store,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) images: Images,
+    pub(crate) capacity: Capacity,
+    pub(crate) creates: Arc<Semaphore>,
+    pub(crate) adoptions: Semaphore,
+    pub(crate) registry: Registry,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) clock: Clock,
+    /// What the engine needs and the host lacks.
+    pub(crate) prerequisites: Prerequisites,
+    /// Why sandboxes cannot be created, while the daemon finds its sandboxes again after a start.
+    pub(crate) recovering: watch::Sender<bool>,
+    /// Becomes true when the daemon stops: owners let go of their machines and end.
+    pub(crate) stopping: watch::Sender<bool>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        Self {
+            host_id: "host".to_owned(),
+            region: "local".to_owned(),
+            retention: Retention::default(),
+            concurrent_creates: (2 * processors).max(4),
+            create_patience: Duration::from_secs(60),
+            concurrent_adoptions: 32,
+            destroy_patience: Duration::from_secs(20),
+        }
+    }
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        let hours = |hours: u64| Duration::from_secs(hours * 3600);
+        Self { destroyed: hours(1), failed: hours(24), receipts: hours(24), transitions: hours(24 * 30) }
+    }
+}
+
+impl Core {
+    /// What the machine of a sandbox is made from. The same for the same row at all times, so that a machine that
+    /// was started by an earlier run of the daemon can be found and removed by its row alone.
+    pub(crate) fn machine_spec(&self, row: &SandboxRow) -> MachineSpec {
+        MachineSpec {
+            id: row.id,
+            state_dir: self.data.sandbox(row.id),
+            base_image: row.spec.base_image.clone(),
+            disk: self.data.disk(row.id),
+            memory: Mebibytes(row.spec.memory_mib),
+            vcpu: row.spec.vcpu,
+            cpu_quota_percent: row.spec.cpu_quota_percent,
+            host_uid: FIRST_UID + row.slot.unwrap_or(0),
+            hostname: row.name.as_str().to_owned(),
+        }
+    }
+
+    /// Completes when the daemon stops.
+    pub(crate) async fn stopped(&self) {
+        let mut stopping = self.stopping.subscribe();
+        // The sender lives in `self`, so that the wait can only end by the value.
+        drop(stopping.wait_for(|stopping| *stopping).await);
+    }
+}

@@ -1,0 +1,21 @@
+//! The contract, implemented: [`Daemon`] is the [`Operations`](hutch_api::Operations) of this host.
+
+mod daemon;
+
+mod find;
+
+mod create;
+
+mod sandboxes;
+
+mod execute;
+
+mod files;
+
+mod archive;
+
+mod agent_error;
+
+mod host;
+
+pub(crate) use daemon::Daemon;

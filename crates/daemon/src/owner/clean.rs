@@ -1,0 +1,91 @@
+//! Taking everything back that a sandbox has on the host, and letting go of it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handle::Command;
+use super::task::{Next, Task};
+use crate::lifecycle::{Event, State};
+use crate::metrics::{Count, Timing};
+use crate::report::chain;
+
+/// Something is left on the host.
+#[derive(Debug, thiserror::Error)]
+enum CleanError {
+    #[error("the machine is not gone")]
+    Machine(#[source] hutch_engine::DestroyError),
+    #[error("the directory is not gone")]
+    Directory(#[source] io::Error),
+    #[error("the removal was interrupted")]
+    Interrupted(#[source] tokio::task::JoinError),
+}
+
+impl Task {
+    /// Tries until nothing is left: giving up would leave something behind that nobody owns. When the daemon stops
+    /// meanwhile the row still has its slot, and the next run goes on here.
+    pub(super) async fn clean(&mut self) -> Next {
+        let core = Arc::clone(&self.core);
+        let mut delay = Duration::from_millis(100);
+        while let Err(error) = self.remove_all().await {
+            tracing::error!(error = chain(&error), "something of the sandbox is left on the host; trying again");
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = core.stopped() => return Next::End,
+            }
+            delay = (delay * 2).min(Duration::from_secs(30));
+        }
+        (self.row.slot, self.row.machine, self.row.step) = (None, None, None);
+        if self.row.state == State::Destroying {
+            self.row.ended_at = Some(core.clock.now());
+            self.commit(Event::Destroyed, None).await;
+            core.metrics.count(Count::Destroyed);
+            core.metrics.time(Timing::Destroy, self.since.elapsed());
+            tracing::info!(milliseconds = self.since.elapsed().as_secs_f64() * 1000.0, "the sandbox is gone");
+        } else if let Err(error) = self.store(None).await {
+            // The row keeps its slot in the store; the next start of the daemon finds nothing left and lets go.
+            tracing::error!(error = chain(&error), "the end of a sandbox cannot be stored");
+        } else {
+            self.publish();
+        }
+        self.place = None;
+        self.told_to_go()
+    }
+
+    async fn remove_all(&self) -> Result<(), CleanError> {
+        let spec = self.core.machine_spec(&self.row);
+        let record = self.record();
+        self.core.engine.destroy(&spec, record.as_ref()).await.map_err(CleanError::Machine)?;
+        let directory = self.core.data.sandbox(self.row.id);
+        let removed = tokio::task::spawn_blocking(move || match std::fs::remove_dir_all(directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        });
+        removed.await.map_err(CleanError::Interrupted)?.map_err(CleanError::Directory)
+    }
+
+    /// Answers those who wait for it to be gone; a failed sandbox that somebody wants gone goes on to that.
+    fn told_to_go(&mut self) -> Next {
+        let mut cause = None;
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Destroy { cause: given, done } => {
+                    self.waiting.push(done);
+                    cause = Some(given);
+                }
+                // An answer that nobody waits for is no loss.
+                Command::Update { done, .. } => drop(done.send(Err(super::task::ended()))),
+            }
+        }
+        match cause {
+            Some(cause) if self.row.state == State::Failed => Next::Destroy { cause },
+            _ => {
+                for done in self.waiting.drain(..) {
+                    // Who waited may have gone away.
+                    let _ = done.send(());
+                }
+                Next::End
+            }
+        }
+    }
+}
