@@ -59,9 +59,9 @@ fn machine_paths(root: &Path) -> Vec<String> {
 fn names_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
-        let after = line[at + path.len()..].chars().next();
+        let mut after = line[at + path.len()..].chars();
         let part_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '}' | '$');
-        !before.is_some_and(part_of_name) && after.is_some_and(|c| c == '/')
+        !before.is_some_and(part_of_name) && after.next() == Some('/') && after.next().is_some_and(part_of_name)
     })
 }
 
@@ -88,6 +88,7 @@ mod tests {
     fn a_path_of_this_machine_is_found() {
         count("built in /build/checkout/target", 1);
         count("notes in /build/notes", 1);
+        count("a folder /build/ of its own", 0);
         count("under target/build/checkout and /builder/x and $HOME/build/x", 0);
     }
 
