@@ -26,6 +26,7 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// What to build the guest with.
 #[derive(Debug, Args)]
+#[group(id = "guest")]
 pub(crate) struct Options {
     /// Take this kernel instead of building one.
     #[arg(long, value_name = "PATH")]
