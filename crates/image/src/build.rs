@@ -64,6 +64,14 @@ fn steps(image: &Image) -> Vec<Step> {
     steps
 }
 
+/// Where the parts of a tree are put.
+pub(crate) struct Site<'a> {
+    pub(crate) tree: &'a Path,
+    /// Takes temporary files.
+    pub(crate) scratch: &'a Path,
+    pub(crate) cancel: &'a Cancel,
+}
+
 struct Run<'a> {
     image: &'a Image,
     cache: &'a Cache,
@@ -109,20 +117,21 @@ impl<'a> Run<'a> {
         let recipe = self.image.recipe();
         let scratch = work.join("scratch");
         file::create_directory(&scratch)?;
+        let site = Site { tree, scratch: &scratch, cancel: self.cancel };
         match &recipe.suite {
             Some(suite) => {
                 let mut reporter = self.begin(Step::Packages)?;
-                debian::install(recipe, suite, [tree, &scratch], self.cancel, &mut reporter)?;
+                debian::install(recipe, suite, &site, &mut reporter)?;
             }
             None => file::create_directory(tree)?,
         }
         if !recipe.npm.is_empty() {
             let mut reporter = self.begin(Step::Npm)?;
-            npm::install(&recipe.npm, [tree, &scratch], self.cancel, &mut reporter)?;
+            npm::install(&recipe.npm, &site, &mut reporter)?;
         }
         if !recipe.hooks.is_empty() {
             let mut reporter = self.begin(Step::Configure)?;
-            hook::run(&recipe.hooks, tree, self.cancel, &mut reporter)?;
+            hook::run(&recipe.hooks, &site, &mut reporter)?;
         }
         let mut packages = tree::packages(tree)?;
         packages.extend(recipe.npm.iter().map(crate::recipe::NpmPackage::entry));

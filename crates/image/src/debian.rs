@@ -1,11 +1,10 @@
 //! The Debian part of a tree, made with mmdebstrap.
 
-use std::path::Path;
-
+use crate::build::Site;
 use crate::error::BuildError;
 use crate::mirror::Mirror;
 use crate::program::Program;
-use crate::progress::{Cancel, Reporter};
+use crate::progress::Reporter;
 use crate::recipe::Recipe;
 
 /// The keys that Debian signs its archives with.
@@ -21,15 +20,14 @@ const DPKG: [&str; 6] = [
     "path-include=/usr/share/doc/*/copyright",
 ];
 
-/// Installs the recipe's packages into `tree`, which must not exist or be empty. `scratch` takes temporary files.
+/// Installs the recipe's packages into the site's tree, which must not exist or be empty.
 pub(crate) fn install(
     recipe: &Recipe,
     suite: &str,
-    [tree, scratch]: [&Path; 2],
-    cancel: &Cancel,
+    site: &Site<'_>,
     reporter: &mut Reporter<'_>,
 ) -> Result<(), BuildError> {
-    let mirror = Mirror::find(cancel)?;
+    let mirror = Mirror::find(site.cancel)?;
     let sources = mirror.sources(suite);
     reporter.detail(format!("from {}", sources[0].trim_start_matches("deb ")));
     let program = Program::enclosed("mmdebstrap")
@@ -40,13 +38,13 @@ pub(crate) fn install(
         .args(mirror.settings.iter().map(|setting| format!("--aptopt={setting}")))
         .arg(format!("--include={}", recipe.packages.join(",")))
         .arg(suite)
-        .arg(tree)
+        .arg(site.tree)
         .args(sources)
-        .env("TMPDIR", scratch)
+        .env("TMPDIR", site.scratch)
         .env("LC_ALL", "C.UTF-8")
         .env("DEBIAN_FRONTEND", "noninteractive");
     let mut meter = Meter::default();
-    program.run(cancel, |line| {
+    program.run(site.cancel, |line| {
         if let Some((text, percent)) = meter.read(line) {
             reporter.advance(text, percent);
         }

@@ -27,7 +27,7 @@ pub use cache::{Cache, CacheError, Leftover};
 pub use catalogue::{Image, Listing, UnknownImage};
 pub use error::BuildError;
 pub use file::FileError;
-pub use mirror::MirrorError;
+pub use mirror::{MirrorError, debian_mirror};
 pub use npm::NpmError;
 pub use prerequisite::{Prerequisite, prerequisites};
 pub use program::ProgramError;

@@ -48,6 +48,11 @@ pub(crate) struct Mirror {
     pub(crate) settings: Vec<String>,
 }
 
+/// The URL of the mirror that builds take Debian packages from.
+pub fn debian_mirror() -> Result<String, MirrorError> {
+    Ok(Mirror::find(&Cancel::default())?.main)
+}
+
 impl Mirror {
     /// Asks the environment and apt.
     pub(crate) fn find(cancel: &Cancel) -> Result<Self, MirrorError> {

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha512};
 
+use crate::build::Site;
 use crate::built::Package;
 use crate::file::{self, At, FileError};
 use crate::program::{Program, ProgramError};
@@ -45,19 +46,14 @@ pub enum NpmError {
     File(#[from] FileError),
 }
 
-/// Fetches the packages and unpacks them into `tree`. `scratch` takes the tarballs.
-pub(crate) fn install(
-    packages: &[NpmPackage],
-    [tree, scratch]: [&Path; 2],
-    cancel: &Cancel,
-    reporter: &mut Reporter<'_>,
-) -> Result<(), NpmError> {
+/// Fetches the packages and unpacks them into the site's tree.
+pub(crate) fn install(packages: &[NpmPackage], site: &Site<'_>, reporter: &mut Reporter<'_>) -> Result<(), NpmError> {
     for (index, package) in packages.iter().enumerate() {
         let percent = u8::try_from(index * 100 / packages.len()).expect("less than 100");
         reporter.advance(format!("fetching {}", package.spec()), percent);
-        let tarball = package.fetch(scratch, cancel)?;
+        let tarball = package.fetch(site.scratch, site.cancel)?;
         package.verify(&tarball)?;
-        package.unpack(&tarball, tree, cancel)?;
+        package.unpack(&tarball, site.tree, site.cancel)?;
         file::remove(&tarball)?;
     }
     Ok(())
