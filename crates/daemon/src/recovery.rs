@@ -15,7 +15,7 @@ use crate::report::chain;
 use crate::store::{StoreError, query};
 
 /// How long readiness waits for machines that do not answer. They are tried on in the background.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const PATIENCE: Duration = Duration::from_millis(1000);
 
 /// Gives every sandbox that may have something on the host its owner task, and returns without waiting for them.
 /// From here on requests find the sandboxes.

@@ -171,9 +171,8 @@ async fn admit(core: &Arc<Core>, mut new: NewSandbox, since: Instant) -> Result<
     let image = tokio::task::spawn_blocking(move || images.require(&name)).await;
     new.spec.base_image = image.map_err(|error| Error::internal(&error))??.path;
     let turn = tokio::time::timeout(core.settings.create_patience, Arc::clone(&core.creates).acquire_owned()).await;
-    let turn = match turn {
-        Ok(Ok(turn)) => turn,
-        Ok(Err(_)) | Err(_) => return Err(unavailable(core, "too many sandboxes are being created; try again".into())),
+    let Ok(Ok(turn)) = turn else {
+        return Err(unavailable(core, "too many sandboxes are being created; try again".into()));
     };
     let place = core.capacity.admit(Mebibytes(new.spec.memory_mib), Supply::measure(core.data.root()));
     let place = place.map_err(|no_room: NoRoom| unavailable(core, no_room.to_string()))?;

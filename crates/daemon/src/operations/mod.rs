@@ -18,4 +18,7 @@ mod agent_error;
 
 mod host;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use daemon::Daemon;

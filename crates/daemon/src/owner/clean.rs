@@ -35,6 +35,8 @@ impl Task {
             }
             delay = (delay * 2).min(Duration::from_secs(30));
         }
+        // Given back before anybody is told, so that who hears of the end finds the room free.
+        self.place = None;
         (self.row.slot, self.row.machine, self.row.step) = (None, None, None);
         if self.row.state == State::Destroying {
             self.row.ended_at = Some(core.clock.now());
@@ -48,7 +50,6 @@ impl Task {
         } else {
             self.publish();
         }
-        self.place = None;
         self.told_to_go()
     }
 

@@ -29,6 +29,9 @@ mod adopt;
 mod clean;
 mod create;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use handle::{Change, Command, Handle, Running};
 pub(crate) use plan::Plan;
 pub(crate) use task::{Beginning, ended, spawn};

@@ -1,4 +1,10 @@
-//! Values for tests.
+//! For tests: values, a host that exists only in memory, and daemons on it that can be killed.
+
+mod fake_host;
+
+mod fake_agent;
+
+mod incarnation;
 
 use std::collections::BTreeMap;
 
@@ -7,6 +13,9 @@ use hutch_units::{SandboxId, SandboxName};
 use crate::clock::Moment;
 use crate::lifecycle::State;
 use crate::store::{Desired, SPEC_VERSION, SandboxRow, Spec};
+
+pub(crate) use fake_host::{Fault, Point};
+pub(crate) use incarnation::{Incarnation, Life, request};
 
 /// What a small sandbox is created with.
 pub(crate) fn spec() -> Spec {

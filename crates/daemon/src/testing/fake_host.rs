@@ -1,0 +1,335 @@
+//! A host in memory, on which daemons come and go: an engine and a source of images and disks whose every step can
+//! be made to fail, or to be the one at which the daemon is killed.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use hutch_engine::agent::{Client, Options};
+use hutch_engine::artefact::{Artefact, ArtefactKind};
+use hutch_engine::engine::AuditError;
+use hutch_engine::finding::Finding;
+use hutch_engine::machine::{Exit, ExitReason, StartTimes};
+use hutch_engine::{
+    AdoptError, DestroyError, Engine, EngineFuture, EngineKind, Machine, MachineRecord, MachineSpec, StartError,
+};
+use hutch_image::{Cancel, Event, UnknownImage};
+use hutch_units::{Bytes, Mebibytes, SandboxId};
+use tokio::sync::watch;
+
+use super::fake_agent::FakeAgent;
+use crate::clock::Moment;
+use crate::images::{CatalogueEntry, ImageSource, ReadyImage, SourceError};
+
+/// The boundaries between the steps of making and taking down a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Point {
+    DiskBefore,
+    DiskMade,
+    StartBefore,
+    StartCgroup,
+    StartProcess,
+    StartDone,
+    AdoptBefore,
+    DestroyBefore,
+    DestroyProcess,
+    DestroyDone,
+}
+
+/// What happens at a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Work stops there for ever: the daemon is about to be killed.
+    Halt,
+    /// The step fails, this often.
+    Fail(u32),
+}
+
+/// The host. What lies on it stays when a daemon goes.
+#[derive(Debug, Default)]
+pub(crate) struct FakeHost {
+    state: Mutex<State>,
+    changed: Condvar,
+    pids: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    cgroups: HashMap<SandboxId, u32>,
+    machines: HashMap<SandboxId, FakeMachine>,
+    strays: Vec<Artefact>,
+    faults: HashMap<Point, Fault>,
+    halted: Vec<Point>,
+    released: bool,
+}
+
+#[derive(Debug)]
+struct FakeMachine {
+    pid: u32,
+    agent: FakeAgent,
+    exit: watch::Sender<Option<Exit>>,
+    silent: bool,
+}
+
+impl FakeHost {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { pids: AtomicU32::new(1000), ..Self::default() })
+    }
+
+    /// Arms a point.
+    pub(crate) fn arm(&self, point: Point, fault: Fault) {
+        self.state().faults.insert(point, fault);
+    }
+
+    /// Takes all faults away, and lets threads go that were halted.
+    pub(crate) fn disarm(&self) {
+        let mut state = self.state();
+        state.faults.clear();
+        state.halted.clear();
+        state.released = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits, blocking, until work has halted at a point.
+    pub(crate) fn until_halted(&self, point: Point) {
+        let mut state = self.state();
+        while !state.halted.contains(&point) {
+            let (next, waited) = self.changed.wait_timeout(state, Duration::from_secs(30)).unwrap();
+            assert!(!waited.timed_out(), "nothing came to {point:?}");
+            state = next;
+        }
+    }
+
+    /// The sandboxes that have a machine.
+    pub(crate) fn machines(&self) -> Vec<SandboxId> {
+        self.state().machines.keys().copied().collect()
+    }
+
+    /// Kills a machine.
+    pub(crate) fn kill(&self, id: SandboxId) {
+        let machine = self.state().machines.remove(&id).expect("there is such a machine");
+        machine.exit.send_replace(Some(exit()));
+    }
+
+    /// Cuts the connection to a machine's agent.
+    pub(crate) fn cut(&self, id: SandboxId) {
+        self.state().machines[&id].agent.cut();
+    }
+
+    /// Lets the agents of these machines not answer.
+    pub(crate) fn silence(&self, ids: &[SandboxId]) {
+        for id in ids {
+            self.state().machines.get_mut(id).expect("there is such a machine").silent = true;
+        }
+    }
+
+    /// Puts something on the host that belongs to nobody.
+    pub(crate) fn stray(&self, name: &str, sandbox: Option<SandboxId>) {
+        let kind = ArtefactKind::Cgroup { path: name.into() };
+        self.state().strays.push(Artefact { kind, name: name.to_owned(), sandbox });
+    }
+
+    /// Everything that an engine can see.
+    pub(crate) fn all(&self) -> Vec<Artefact> {
+        let state = self.state();
+        let cgroups = state.cgroups.keys().map(|id| Artefact {
+            kind: ArtefactKind::Cgroup { path: format!("/cgroup/{id}").into() },
+            name: format!("/cgroup/{id}"),
+            sandbox: Some(*id),
+        });
+        let processes = state.machines.iter().map(|(id, machine)| Artefact {
+            kind: ArtefactKind::Process { pid: machine.pid, start_time: 1 },
+            name: format!("pid {}", machine.pid),
+            sandbox: Some(*id),
+        });
+        cgroups.chain(processes).chain(state.strays.iter().cloned()).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// What is to happen at a point; notes a halt.
+    fn fault(&self, point: Point) -> Option<Fault> {
+        let mut state = self.state();
+        let fault = state.faults.get(&point).copied()?;
+        match fault {
+            Fault::Halt => {
+                state.halted.push(point);
+                state.released = false;
+                self.changed.notify_all();
+            }
+            Fault::Fail(1) => drop(state.faults.remove(&point)),
+            Fault::Fail(times) => drop(state.faults.insert(point, Fault::Fail(times - 1))),
+        }
+        Some(fault)
+    }
+
+    /// Passes a point in a task.
+    async fn pass(&self, point: Point) -> Result<(), std::io::Error> {
+        match self.fault(point) {
+            Some(Fault::Halt) => std::future::pending().await,
+            Some(Fault::Fail(_)) => Err(std::io::Error::other(format!("{point:?} fails"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Passes a point on a thread that may block.
+    fn pass_blocking(&self, point: Point) -> Result<(), SourceError> {
+        match self.fault(point) {
+            Some(Fault::Halt) => {
+                let mut state = self.state();
+                while !state.released {
+                    state = self.changed.wait(state).unwrap();
+                }
+                Err(SourceError { what: format!("{point:?}"), source: "the daemon was killed here".into() })
+            }
+            Some(Fault::Fail(_)) => Err(SourceError { what: format!("{point:?}"), source: "it fails".into() }),
+            None => Ok(()),
+        }
+    }
+
+    async fn connect(&self, spec: &MachineSpec) -> Result<Client, std::io::Error> {
+        let client = Client::connect(&spec.socket(), Options::default(), Duration::from_secs(10)).await;
+        client.map_err(std::io::Error::other)
+    }
+}
+
+fn exit() -> Exit {
+    Exit { at: SystemTime::now(), reason: ExitReason::Signalled { signal: 9 }, console: String::new() }
+}
+
+fn record(pid: u32) -> MachineRecord {
+    MachineRecord {
+        format: MachineRecord::FORMAT.to_owned(),
+        version: MachineRecord::VERSION,
+        engine: EngineKind::Usermode,
+        pid,
+        start_time: 1,
+        boot_id: "boot".to_owned(),
+        kernel_digest: String::new(),
+        cgroups: Vec::new(),
+    }
+}
+
+impl Engine for FakeHost {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Usermode
+    }
+
+    fn probe(&self) -> EngineFuture<'_, Vec<Finding>> {
+        Box::pin(async { vec![Finding::good("everything", "in memory")] })
+    }
+
+    fn start<'a>(&'a self, spec: &'a MachineSpec) -> EngineFuture<'a, Result<Machine, StartError>> {
+        Box::pin(async move {
+            let id = spec.id;
+            let failed = |source| StartError::Host { id, operation: "start", source };
+            assert!(spec.disk.exists(), "the disk is made before the machine");
+            self.pass(Point::StartBefore).await.map_err(failed)?;
+            {
+                let mut state = self.state();
+                assert!(!state.cgroups.values().any(|uid| *uid == spec.host_uid), "two sandboxes have one uid");
+                assert!(state.cgroups.insert(id, spec.host_uid).is_none(), "a sandbox is started once");
+            }
+            self.pass(Point::StartCgroup).await.map_err(failed)?;
+            let agent = FakeAgent::listen(&spec.socket()).map_err(failed)?;
+            let pid = self.pids.fetch_add(1, Ordering::Relaxed);
+            let (exit, exited) = watch::channel(None);
+            self.state().machines.insert(id, FakeMachine { pid, agent, exit, silent: false });
+            self.pass(Point::StartProcess).await.map_err(failed)?;
+            let client = self.connect(spec).await.map_err(failed)?;
+            self.pass(Point::StartDone).await.map_err(failed)?;
+            Ok(Machine::new(record(pid), client, Some(StartTimes::default()), exited))
+        })
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        spec: &'a MachineSpec,
+        record: &'a MachineRecord,
+    ) -> EngineFuture<'a, Result<Machine, AdoptError>> {
+        Box::pin(async move {
+            let id = spec.id;
+            let failed = |source| AdoptError::Host { id, operation: "adopt", source };
+            self.pass(Point::AdoptBefore).await.map_err(failed)?;
+            let found = self.state().machines.get(&id).map(|machine| {
+                assert_eq!(machine.pid, record.pid);
+                (machine.exit.subscribe(), machine.silent)
+            });
+            match found {
+                None => Err(AdoptError::Gone { id, pid: record.pid }),
+                Some((_, true)) => std::future::pending().await,
+                Some((exited, false)) => {
+                    let client = self.connect(spec).await.map_err(failed)?;
+                    Ok(Machine::new(record.clone(), client, None, exited))
+                }
+            }
+        })
+    }
+
+    fn destroy<'a>(
+        &'a self,
+        spec: &'a MachineSpec,
+        _: Option<&'a MachineRecord>,
+    ) -> EngineFuture<'a, Result<(), DestroyError>> {
+        Box::pin(async move {
+            let id = spec.id;
+            let failed = |source| DestroyError::Host { id, operation: "destroy", source };
+            self.pass(Point::DestroyBefore).await.map_err(failed)?;
+            let machine = self.state().machines.remove(&id);
+            if let Some(machine) = machine {
+                machine.exit.send_replace(Some(exit()));
+            }
+            self.pass(Point::DestroyProcess).await.map_err(failed)?;
+            self.state().cgroups.remove(&id);
+            self.pass(Point::DestroyDone).await.map_err(failed)
+        })
+    }
+
+    fn artefacts(&self) -> EngineFuture<'_, Result<Vec<Artefact>, AuditError>> {
+        Box::pin(async { Ok(self.all()) })
+    }
+
+    fn remove_artefact<'a>(&'a self, artefact: &'a Artefact) -> EngineFuture<'a, Result<(), AuditError>> {
+        Box::pin(async move {
+            let mut state = self.state();
+            state.strays.retain(|stray| stray != artefact);
+            if let Some(id) = artefact.sandbox {
+                state.cgroups.remove(&id);
+                state.machines.remove(&id);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl ImageSource for FakeHost {
+    fn catalogue(&self) -> Vec<CatalogueEntry> {
+        vec![CatalogueEntry { name: "debian:13".to_owned(), description: "Debian".to_owned(), is_default: true }]
+    }
+
+    fn resolve(&self, name: &str) -> Result<String, UnknownImage> {
+        match name {
+            "" | "debian:13" => Ok("debian:13".to_owned()),
+            other => Err(UnknownImage { name: other.to_owned(), choices: vec!["debian:13"] }),
+        }
+    }
+
+    fn built(&self, _: &str) -> Option<ReadyImage> {
+        Some(ReadyImage { path: PathBuf::from("/cache/debian.erofs"), size: Bytes(1), built_at: Moment(0) })
+    }
+
+    fn build(&self, _: &str, _: &dyn Fn(Event), _: &Cancel) -> Result<ReadyImage, SourceError> {
+        unreachable!("the only image is built")
+    }
+
+    fn make_disk(&self, path: &Path, _: Mebibytes) -> Result<(), SourceError> {
+        self.pass_blocking(Point::DiskBefore)?;
+        let failed = |error: std::io::Error| SourceError { what: path.display().to_string(), source: Box::new(error) };
+        std::fs::write(path, "disk").map_err(failed)?;
+        self.pass_blocking(Point::DiskMade)
+    }
+}
