@@ -87,8 +87,8 @@ pub const ALLOWLIST: &[Allowed] = &[
     // Descriptors that the launcher opened, or that come from calls below.
     allow("read", libc::SYS_read, Always, "agent channel, helper threads' pipes, signal descriptor"),
     allow("write", libc::SYS_write, Always, "agent channel, console, helper threads' pipes"),
-    allow("pread64", libc::SYS_pread64, Always, "block devices"),
-    allow("pwrite64", libc::SYS_pwrite64, Always, "the writable block device"),
+    allow("preadv", libc::SYS_preadv, Always, "block devices"),
+    allow("pwritev", libc::SYS_pwritev, Always, "the writable block device; bounded by the file size limit"),
     allow("lseek", libc::SYS_lseek, Always, "size of a block device's file; end of guest memory's file"),
     allow("fstat", libc::SYS_fstat, Always, "kind and size of an inherited descriptor"),
     allow(

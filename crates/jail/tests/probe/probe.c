@@ -120,9 +120,10 @@ static void network(void)
 static void image(void)
 {
 	char byte = 'x';
+	struct iovec vector = { &byte, 1 };
 
 	TRY("write the image", write(IMAGE, &byte, 1));
-	TRY("write the image at a place", pwrite(IMAGE, &byte, 1, 0));
+	TRY("write the image at a place", pwritev(IMAGE, &vector, 1, 0));
 	TRY("map the image writable",
 	    mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, IMAGE, 0) == MAP_FAILED ? -1 : 0);
 	TRY("map the image, then make it writable", ({
@@ -143,7 +144,7 @@ static void image(void)
 	TRY("execute the disk", syscall(SYS_execveat, DISK, "", NULL, NULL, AT_EMPTY_PATH));
 	TRY("execute by name", syscall(SYS_execve, "/bin/sh", NULL, NULL));
 	TRY("execute by name and directory", syscall(SYS_execveat, AT_FDCWD, "/bin/sh", NULL, NULL, 0));
-	TRY("grow the disk by writing", pwrite(DISK, &byte, 1, 1LL << 30));
+	TRY("grow the disk by writing", pwritev(DISK, &vector, 1, 1LL << 30));
 	TRY("grow the disk by truncating", ftruncate(DISK, (1LL << 30) + 1));
 	TRY("grow the disk by allocating", syscall(SYS_fallocate, DISK, 0, 0, (1LL << 30) + 1));
 }
