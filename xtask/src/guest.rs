@@ -87,10 +87,11 @@ fn build_agent(target: &Path) -> Result<PathBuf> {
     Ok(target.join(TARGET).join("release/hutch-agent"))
 }
 
-/// Static, since the boot image has no libraries; and without this directory's name, so that every checkout gives the
-/// same program.
+/// Static, since the boot image has no libraries; with system calls through the C library, since rustix's own way
+/// relies on more symbols of the vDSO than that of every guest kernel has; and without this directory's name, so that
+/// every checkout gives the same program.
 fn agent_flags() -> OsString {
-    let mut flags = OsString::from("-C target-feature=+crt-static --remap-path-prefix=");
+    let mut flags = OsString::from("-C target-feature=+crt-static --cfg=rustix_use_libc --remap-path-prefix=");
     flags.push(workspace());
     flags.push("=.");
     flags
