@@ -108,7 +108,7 @@ impl Place {
         let own = std::env::current_exe().context("find this program")?;
         complete(Command::new(own).current_dir(&self.root).arg("guest"))?;
         step(&format!("Building the image {IMAGE}"));
-        complete(Command::new(self.root.join("target/release/hutch")).args(["images", "build", IMAGE]))
+        complete(Command::new(self.root.join("target/release/hutch")).args(["images", "build", "--local", IMAGE]))
     }
 
     /// Python with the pinned packages: its path.
