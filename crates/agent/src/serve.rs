@@ -13,6 +13,7 @@ use crate::agent::{Agent, Setup};
 use crate::channel::Source;
 use crate::console;
 use crate::exec::group::{self, Groups};
+use crate::sys;
 
 /// Serves connections to this socket, one after the other, until it is asked to end.
 pub(crate) fn run(socket: &Path, with_groups: bool) -> Result<(), Box<dyn Error>> {
@@ -20,6 +21,8 @@ pub(crate) fn run(socket: &Path, with_groups: bool) -> Result<(), Box<dyn Error>
     let listener = UnixListener::bind(socket)
         .map_err(|error| format!("no socket can be made at {}: {error}", socket.display()))?;
     listener.set_nonblocking(true)?;
+    sys::signals::forget_inherited();
+    sys::descriptors::keep_from_commands()?;
     // Orphans of commands come here and not to the machine's init, as they do in a guest.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let groups = if with_groups { groups() } else { None };

@@ -10,8 +10,11 @@
 //! ```
 //!
 //! Groups are used again: making and removing one for each command costs more than the command. A group is
-//! free when nothing runs in it; background children of a finished command keep theirs.
+//! free when nothing runs in it; background children of a finished command keep theirs. A group that was ever
+//! killed is removed instead: kernels since 6.14 kill whatever is started into such a group, because they
+//! compare its count of kills with that of the group that the parent is in.
 
+use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -56,6 +59,8 @@ pub(crate) struct Group {
     memory_events: Option<OwnedFd>,
     /// Kills for want of memory before this command.
     kills_before: u64,
+    /// Whether it was killed.
+    killed: Cell<bool>,
 }
 
 /// Free groups that are kept.
@@ -121,7 +126,7 @@ impl Groups {
 
     /// A group in which nothing runs any more.
     pub(crate) fn give_back(&mut self, group: Group) {
-        if self.free.len() < KEEP {
+        if self.free.len() < KEEP && !group.killed.get() {
             self.free.push(group);
         } else {
             // Nothing is in it; if it stays all the same it is an empty directory.
@@ -173,7 +178,7 @@ impl Group {
         let events = file("cgroup.events", OFlags::RDONLY)?;
         let kill = file("cgroup.kill", OFlags::WRONLY)?;
         let memory_events = file("memory.events", OFlags::RDONLY).ok();
-        Ok(Self { path, directory, events, kill, memory_events, kills_before: 0 })
+        Ok(Self { path, directory, events, kill, memory_events, kills_before: 0, killed: Cell::new(false) })
     }
 
     /// The directory, to start a process in.
@@ -194,6 +199,7 @@ impl Group {
 
     /// Kills everything in it, also what forks meanwhile.
     pub(crate) fn kill(&self) -> io::Result<()> {
+        self.killed.set(true);
         rustix::io::write(&self.kill, b"1").map(|_| ()).map_err(Into::into)
     }
 

@@ -13,7 +13,7 @@ const RNDRESEEDCRNG: libc::Ioctl = 0x5207;
 
 /// The argument of `RNDADDENTROPY`, with room for the largest request.
 #[repr(C)]
-struct PoolInfo {
+struct PoolEntropy {
     entropy_count: libc::c_int,
     buffer_size: libc::c_int,
     buffer: [u8; ENTROPY_MAX],
@@ -24,7 +24,7 @@ pub(crate) fn add(bytes: &[u8]) -> io::Result<()> {
     let device = File::options().write(true).open("/dev/urandom")?;
     for piece in bytes.chunks(ENTROPY_MAX) {
         let length = piece.len() as libc::c_int;
-        let mut pool = PoolInfo { entropy_count: length * 8, buffer_size: length, buffer: [0; ENTROPY_MAX] };
+        let mut pool = PoolEntropy { entropy_count: length * 8, buffer_size: length, buffer: [0; ENTROPY_MAX] };
         pool.buffer[..piece.len()].copy_from_slice(piece);
         // SAFETY: the descriptor is open, and `pool` is the struct that this request reads: its `buffer_size`
         // bytes lie within `buffer`.

@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "the only modules of this crate that call the kernel themselves")]
 
+pub(crate) mod descriptors;
+
 pub(crate) mod entropy;
 
 pub(crate) mod loopback;

@@ -8,6 +8,22 @@ use std::ptr;
 /// The signals that the agent takes from a descriptor: a child ended, or somebody wants it to end.
 const READ: [libc::c_int; 3] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT];
 
+/// The largest number of a signal.
+const LAST: libc::c_int = 64;
+
+/// Gives every signal its default disposition: what whoever started the agent ignored, commands would ignore
+/// too.
+pub(crate) fn forget_inherited() {
+    // `struct sigaction` of the kernel: the default disposition is zero, and so are flags and mask. The call of
+    // the C library would leave out the signals that it uses itself.
+    let default = [0_u64; 4];
+    for signal in 1..=LAST {
+        // SAFETY: the action is memory of the kernel's layout that installs no code, and the old one is not asked
+        // for. It fails for SIGKILL and the like, which have no other.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null_mut::<u64>(), 8_usize) };
+    }
+}
+
 /// Blocks what is read instead of delivered, and `SIGPIPE`, which a closed pipe's error number says better.
 /// Returns the descriptor to read from. Must be called before any thread is started.
 pub(crate) fn take() -> io::Result<OwnedFd> {
