@@ -1,6 +1,7 @@
 //! The contributor's tool: `cargo xtask <command>`.
 
 mod bench;
+mod codegen;
 mod e2e;
 mod guest;
 mod kernel;
@@ -22,6 +23,8 @@ enum Command {
     Guest(guest::Options),
     /// Build the user-mode guest kernel.
     Kernel(kernel::Options),
+    /// Write the references that are made from the program, or check them.
+    Codegen(codegen::Options),
     /// Check the rules that a compiler does not know: arrows, names, sizes, links, commits.
     Tidy,
     /// Measure Hutch beside gVisor and keep every sample.
@@ -36,6 +39,7 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Guest(options) => guest::run(&options),
         Command::Kernel(options) => kernel::run(&options),
+        Command::Codegen(options) => codegen::run(&options),
         Command::Tidy => tidy::run(),
         Command::Bench(options) => bench::run(&options),
         Command::E2e(stories) => e2e::run(&stories),

@@ -29,7 +29,7 @@ pub fn document() -> Value {
             "description": "Sandboxes with a Linux kernel of their own. The calls that the CreateOS sandbox interface \
                 has are spoken as its clients speak them; what is marked \"Addition\" is Hutch's own.",
         },
-        "servers": [{ "url": "http://127.0.0.1:8750" }],
+        "servers": [{ "url": "/" }],
         "security": [{ "key": [] }],
         "paths": paths,
         "components": {

@@ -118,10 +118,10 @@ mod tests {
     #[test]
     fn urls() {
         let address = |url| Endpoint::parse(url, None, None).map(|endpoint| (endpoint.address(), endpoint.prefix));
-        assert_eq!(address("http://127.0.0.1:8750").unwrap(), ("127.0.0.1:8750".into(), String::new()));
+        assert_eq!(address("http://127.0.0.1:8480").unwrap(), ("127.0.0.1:8480".into(), String::new()));
         assert_eq!(address("http://[::1]:1/").unwrap(), ("[::1]:1".into(), String::new()));
         assert_eq!(address("http://box/hutch/").unwrap(), ("box:80".into(), "/hutch".into()));
-        for wrong in ["", "127.0.0.1:8750", "localhost", "http://", "http://a/?b", "ftp://a"] {
+        for wrong in ["", "127.0.0.1:8480", "localhost", "http://", "http://a/?b", "ftp://a"] {
             assert!(address(wrong).is_err(), "{wrong}");
         }
         assert!(matches!(Endpoint::parse("http://a", Some("a\nb"), None), Err(EndpointError::Key)));

@@ -13,7 +13,7 @@ use crate::ErrorKind;
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// No URL, or one without a host.
-    #[error("{url:?} is not the URL of a service: expected one like http://127.0.0.1:8750")]
+    #[error("{url:?} is not the URL of a service: expected one like http://127.0.0.1:8480")]
     Url {
         /// The text.
         url: String,
