@@ -1,5 +1,7 @@
 //! The client against the adapter, over a real socket.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod fake;
 
 use std::io;

@@ -1,5 +1,7 @@
 //! The HTTP adapter over a real socket, spoken to in plain bytes.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod fake;
 
 use std::time::Duration;

@@ -25,6 +25,9 @@ pub struct Fake {
     pub created: Mutex<Vec<CreateSandbox>>,
     pub filters: Mutex<Vec<SandboxFilter>>,
     pub killed: Arc<AtomicUsize>,
+    pub destroyed: AtomicUsize,
+    /// How long a create takes.
+    pub slow_create: Mutex<Duration>,
     pub observed: AtomicUsize,
     pub not_ready: Mutex<Option<String>>,
 }
@@ -284,6 +287,8 @@ impl Operations for Fake {
             return Err(Error::internal(&std::io::Error::other("secret path /x")));
         }
         self.created.lock().unwrap().push(request);
+        let time = *self.slow_create.lock().unwrap();
+        tokio::time::sleep(time).await;
         Ok(CreatedSandbox { sandbox: view(), bandwidth_quota_bytes: -1, replayed: None })
     }
 
@@ -293,8 +298,10 @@ impl Operations for Fake {
         filter: SandboxFilter,
         page: PageRequest,
     ) -> Result<Page<SandboxView>, Error> {
+        let filter_has_labels = filter.labels.keys().any(|key| key == "hutch.run");
         self.filters.lock().unwrap().push(filter);
-        let total = 1203;
+        // A caller with a label asks for the one that it marked.
+        let total = if filter_has_labels { self.created.lock().unwrap().len().min(1) as u64 } else { 1203 };
         let count = page.limit.min(total - page.offset.min(total));
         Ok(Page::new((0..count).map(|_| view()).collect(), total, page))
     }
@@ -318,7 +325,9 @@ impl Operations for Fake {
     }
 
     async fn destroy_sandbox(&self, _: &Caller, sandbox: &SandboxReference) -> Result<DestroyedSandbox, Error> {
-        self.known(sandbox).map(|()| DestroyedSandbox { id: id(), status: SandboxStatus::Destroyed })
+        self.known(sandbox)?;
+        self.destroyed.fetch_add(1, Ordering::SeqCst);
+        Ok(DestroyedSandbox { id: id(), status: SandboxStatus::Destroyed })
     }
 
     async fn execute(&self, _: &Caller, sandbox: &SandboxReference, request: Execute) -> Result<ExecuteStream, Error> {

@@ -79,7 +79,7 @@ impl List {
                 found.extend(ended.map_err(|error| service.explain(&error))?);
             }
             // One may have ended between the questions.
-            found.sort_by(|a, b| b.id.cmp(&a.id));
+            found.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.id));
             found.dedup_by(|a, b| a.id == b.id);
         }
         Ok(found)

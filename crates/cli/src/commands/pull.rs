@@ -41,7 +41,7 @@ impl Pull {
             // Dropping the transfer removes what it had written.
             code = signals.next() => return Ok(code),
         };
-        if context.json() && self.local != PathBuf::from("-") {
+        if context.json() && self.local != *"-" {
             output::print_json(&moved)?;
         }
         Ok(0)
