@@ -37,16 +37,16 @@ impl Context {
     }
 
     /// The service.
-    pub(crate) fn service(&self) -> Result<Service, Failure> {
-        Connection::new(self.global.url.as_deref()).map(Service)
+    pub(crate) fn service(&self) -> Result<Remote, Failure> {
+        Connection::new(self.global.url.as_deref()).map(Remote)
     }
 }
 
 /// A service whose failures are explained.
 #[derive(Debug)]
-pub(crate) struct Service(Connection);
+pub(crate) struct Remote(Connection);
 
-impl Service {
+impl Remote {
     pub(crate) fn client(&self) -> &Client {
         &self.0.client
     }

@@ -12,7 +12,7 @@ use hutch_api::{Execute, ExecuteEvent, ExecuteResult, Exit};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use ulid::Ulid;
 
-use crate::context::{Context, Service};
+use crate::context::{Context, Remote};
 use crate::duration;
 use crate::failure::Failure;
 use crate::input::{self, Input};
@@ -84,7 +84,7 @@ pub(crate) fn variables(assignments: &[Assignment]) -> BTreeMap<String, String> 
 /// Dropping the future kills the command.
 pub(crate) async fn execute(
     context: &Context,
-    service: &Service,
+    service: &Remote,
     sandbox: &str,
     request: Execute,
     input: Input,
@@ -106,7 +106,7 @@ pub(crate) async fn execute(
 }
 
 /// Puts the input where the command reads it: into the request, or, when it is large, into a file of the sandbox.
-async fn with_input(service: &Service, sandbox: &str, mut request: Execute, input: Input) -> Result<Execute, Failure> {
+async fn with_input(service: &Remote, sandbox: &str, mut request: Execute, input: Input) -> Result<Execute, Failure> {
     match input {
         Input::Nothing => {}
         Input::Whole(bytes) => request.stdin_base64 = Some(STANDARD.encode(bytes)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hutch_api::client::ClientError;
 use hutch_api::{BuildProgress, CreateSandbox, CreatedSandbox, ErrorKind, ImageStatus, ImageView};
 
-use crate::context::{Context, Service};
+use crate::context::{Context, Remote};
 use crate::failure::Failure;
 use crate::progress::Progress;
 
@@ -17,7 +17,7 @@ const ATTEMPTS: u32 = 3;
 /// Creates a sandbox. An image that is not there yet is waited for.
 pub(crate) async fn create(
     context: &Context,
-    service: &Service,
+    service: &Remote,
     request: &CreateSandbox,
 ) -> Result<CreatedSandbox, Failure> {
     let mut lost = 0;
@@ -38,7 +38,7 @@ pub(crate) async fn create(
 }
 
 /// Waits until an image is ready.
-pub(crate) async fn wait(context: &Context, service: &Service, name: &str) -> Result<ImageView, Failure> {
+pub(crate) async fn wait(context: &Context, service: &Remote, name: &str) -> Result<ImageView, Failure> {
     let mut progress = Progress::percent(context, &format!("building {name}"));
     loop {
         let image = service.client().image(name).await.map_err(|error| service.explain(&error))?;

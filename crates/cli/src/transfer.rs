@@ -12,7 +12,7 @@ use hutch_api::client::{ClientError, Download};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::context::{Context, Service};
+use crate::context::{Context, Remote};
 use crate::failure::Failure;
 use crate::input;
 use crate::progress::Progress;
@@ -30,7 +30,7 @@ type Pieces = BoxStream<'static, io::Result<Bytes>>;
 /// Brings a file, a folder with all that is in it, or (`-`) standard input into a sandbox.
 pub(crate) async fn push(
     context: &Context,
-    service: &Service,
+    service: &Remote,
     sandbox: &str,
     local: &Path,
     remote: &str,
@@ -63,7 +63,7 @@ pub(crate) async fn push(
 /// Brings a file or a folder out of a sandbox; a file goes to standard output for `-`.
 pub(crate) async fn pull(
     context: &Context,
-    service: &Service,
+    service: &Remote,
     sandbox: &str,
     remote: &str,
     local: &Path,
@@ -90,7 +90,7 @@ pub(crate) async fn pull(
 
 /// Writes beside the target and renames at the end: a transfer that breaks off leaves nothing half.
 async fn pull_file(
-    service: &Service,
+    service: &Remote,
     download: &mut Download,
     progress: &Progress,
     local: &Path,
@@ -113,7 +113,7 @@ async fn pull_file(
 }
 
 async fn copy(
-    service: &Service,
+    service: &Remote,
     download: &mut Download,
     progress: &Progress,
     sink: &mut dyn Write,
@@ -208,7 +208,7 @@ impl Write for Sink {
 /// Unpacks an archive that a guest made. The guest is not trusted: members with `..`, absolute paths or through links
 /// do not leave the folder, and devices are not made.
 async fn unpack(
-    service: &Service,
+    service: &Remote,
     download: &mut Download,
     progress: &Progress,
     folder: &Path,

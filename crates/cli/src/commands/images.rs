@@ -6,7 +6,7 @@ use hutch_image::{Cache, Cancel, Event, Image, Listing};
 use hutch_units::Bytes;
 use serde::Serialize;
 
-use crate::context::{Context, Service};
+use crate::context::{Context, Remote};
 use crate::failure::Failure;
 use crate::image_build;
 use crate::output;
@@ -63,7 +63,7 @@ impl Images {
     }
 }
 
-async fn list(context: &Context, service: Option<&Service>) -> Result<u8, Failure> {
+async fn list(context: &Context, service: Option<&Remote>) -> Result<u8, Failure> {
     let answered = match service {
         Some(service) => service.if_there(service.client().images().await)?,
         None => None,
@@ -96,7 +96,7 @@ async fn list(context: &Context, service: Option<&Service>) -> Result<u8, Failur
     Ok(0)
 }
 
-async fn build(context: &Context, service: Option<&Service>, name: &str) -> Result<u8, Failure> {
+async fn build(context: &Context, service: Option<&Remote>, name: &str) -> Result<u8, Failure> {
     let answered = match service {
         Some(service) => service.if_there(service.client().build_image(name).await)?.map(|_| service),
         None => None,

@@ -3,7 +3,7 @@
 use clap::Args;
 use hutch_api::{DestroyedSandbox, SandboxFilter};
 
-use crate::context::{Context, Service};
+use crate::context::{Context, Remote};
 use crate::execution::variables;
 use crate::failure::Failure;
 use crate::output;
@@ -51,7 +51,7 @@ impl Remove {
         failed.map_or(Ok(0), Err)
     }
 
-    async fn chosen(&self, service: &Service) -> Result<Vec<String>, Failure> {
+    async fn chosen(&self, service: &Remote) -> Result<Vec<String>, Failure> {
         if !self.sandboxes.is_empty() {
             return Ok(self.sandboxes.clone());
         }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use ulid::Ulid;
 
 use super::create::{SandboxOptions, sentence, title};
-use crate::context::{Context, Service};
+use crate::context::{Context, Remote};
 use crate::duration;
 use crate::execution::{Ended, ExecutionOptions, execute, variables};
 use crate::failure::Failure;
@@ -187,7 +187,7 @@ impl Run {
     async fn work(
         &self,
         context: &Context,
-        service: &Service,
+        service: &Remote,
         id: &str,
         job: &Job,
     ) -> Result<(Ended, Vec<transfer::Moved>), Failure> {
@@ -215,7 +215,7 @@ impl Run {
     }
 
     /// Destroys the sandbox, or lets it stay.
-    async fn leave(&self, context: &Context, service: &Service, created: &CreatedSandbox) {
+    async fn leave(&self, context: &Context, service: &Remote, created: &CreatedSandbox) {
         if !self.keep {
             return destroy(service, created).await;
         }
@@ -247,14 +247,14 @@ fn readable(path: &Path) -> Result<(), Failure> {
 }
 
 /// A script that is executed as it is needs the permission, which its file here may lack.
-async fn make_executable(service: &Service, id: &str, script: &str) -> Result<(), Failure> {
+async fn make_executable(service: &Remote, id: &str, script: &str) -> Result<(), Failure> {
     let words = ["chmod".to_owned(), "a+rx".to_owned(), script.to_owned()];
     let request = hutch_api::Execute { cmd: words[0].clone(), args: words[1..].to_vec(), ..Default::default() };
     service.client().execute(id, &request).await.map(drop).map_err(|error| service.explain(&error))
 }
 
 /// Renews the lease for as long as this is polled. What goes wrong is passed over: there is time for another attempt.
-async fn renew(service: &Service, id: &str) -> std::convert::Infallible {
+async fn renew(service: &Remote, id: &str) -> std::convert::Infallible {
     let lease = UpdateSandbox { lifetime_seconds: Some(LEASE_SECONDS), ..UpdateSandbox::default() };
     loop {
         tokio::time::sleep(RENEW).await;
@@ -262,7 +262,7 @@ async fn renew(service: &Service, id: &str) -> std::convert::Infallible {
     }
 }
 
-async fn destroy(service: &Service, created: &CreatedSandbox) {
+async fn destroy(service: &Remote, created: &CreatedSandbox) {
     if let Err(error) = service.client().destroy_sandbox(&created.sandbox.id.to_string()).await {
         let hint = format!("the service destroys it when its lease ends, in {LEASE_SECONDS} s at most");
         let failure = Failure::because(format!("{} could not be destroyed", title(&created.sandbox)), &error);
@@ -271,7 +271,7 @@ async fn destroy(service: &Service, created: &CreatedSandbox) {
 }
 
 /// Destroys the sandbox with this mark, as soon as there is one.
-async fn destroy_marked(service: &Service, mark: &str) {
+async fn destroy_marked(service: &Remote, mark: &str) {
     let filter = SandboxFilter { labels: [(LABEL.to_owned(), mark.to_owned())].into(), ..SandboxFilter::default() };
     loop {
         for sandbox in service.client().list_sandboxes(&filter).await.unwrap_or_default() {
