@@ -109,6 +109,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     if tls.is_none() && !address.ip().is_loopback() {
         tracing::warn!(%address, "API keys cross the network in clear: listen on a loopback address, or serve TLS");
     }
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, data = %parts.data.root().display(), "starting");
     let started = Started::open(parts).await?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");

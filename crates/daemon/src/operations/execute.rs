@@ -116,8 +116,11 @@ fn translate(row: &SandboxRow, request: Execute, stdin: bool) -> Result<Exec, Er
     let mut env: BTreeMap<String, String> = row.spec.envs.clone();
     env.extend(request.env);
     let argv = std::iter::once(request.cmd).chain(request.args);
+    // The agent's own default is `/`; it alone knows where the home of another user is.
+    let is_root = request.user.as_deref().is_none_or(|user| user == "root" || user == "0");
+    let cwd = request.cwd.or_else(|| is_root.then(|| "/root".to_owned()));
     Ok(Exec {
-        cwd: request.cwd.map(Into::into),
+        cwd: cwd.map(Into::into),
         user: request.user,
         env: env.into_iter().map(|(key, value)| (key, value.into())).collect(),
         stdin,
