@@ -38,7 +38,12 @@ impl Reading {
         // An offset behind the end reads as nothing, which is what it means here.
         let offset = self.request.offset.min(i64::MAX as u64);
         if offset > 0 {
-            file.seek(SeekFrom::Start(offset)).map_err(|error| failure::at(&path, "cannot be read there", &error))?;
+            match file.seek(SeekFrom::Start(offset)) {
+                Ok(_) => {}
+                // Behind the end of the largest file that could lie there.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => self.left = 0,
+                Err(error) => return Err(failure::at(&path, "cannot be read there", &error)),
+            }
         }
         let sent = frames.item(&json(&status(&path, &metadata)));
         debug_assert!(sent, "the first credit has room for a status");

@@ -57,6 +57,12 @@ impl Client {
         *self.connection.subscribe().borrow()
     }
 
+    /// Closes the connection now, whoever still holds a part of it: what waits gets [`Loss::Abandoned`], and
+    /// the agent kills what it runs for this connection.
+    pub fn close(&self) {
+        self.connection.lose(Loss::Abandoned);
+    }
+
     /// Tells the guest its name, time, entropy and limits. Nothing else is answered before.
     pub async fn configure(&self, configure: &Configure) -> Result<Configured, ClientError> {
         self.call(configure).await

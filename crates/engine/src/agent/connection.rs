@@ -106,7 +106,7 @@ pub(super) async fn open(path: &Path, options: Options, deadline: Duration) -> R
     let writer = Arc::clone(&connection);
     tokio::spawn(async move {
         if let Err(error) = writer.outgoing.write_to(writing).await {
-            writer.lose(Loss::Socket(error.kind()));
+            writer.lose(Loss::of(&error));
         }
     });
     Ok(Arc::new(Lifeline(connection)))
@@ -212,7 +212,7 @@ impl Connection {
                         return Loss::Violation(violation);
                     }
                 }
-                Ok(Err(error)) => return Loss::Socket(error.kind()),
+                Ok(Err(error)) => return Loss::of(&error),
                 Err(_) => {
                     silent += options.ping_interval;
                     if silent >= options.ping_deadline {

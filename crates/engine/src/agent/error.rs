@@ -124,6 +124,17 @@ pub enum Loss {
     Abandoned,
 }
 
+impl Loss {
+    /// What an error of the socket means.
+    pub(super) fn of(error: &std::io::Error) -> Self {
+        match error.kind() {
+            // Writing may notice it before reading does.
+            std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => Self::Closed,
+            kind => Self::Socket(kind),
+        }
+    }
+}
+
 /// Ways for a guest to break the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {

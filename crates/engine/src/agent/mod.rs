@@ -53,4 +53,6 @@ pub use client::Client;
 pub use connection::Options;
 pub use error::{ClientError, Loss};
 pub use execution::{Collected, Event, Execution, Input};
+/// The types that requests and answers consist of.
+pub use hutch_protocol as protocol;
 pub use transfer::{Download, Listing};

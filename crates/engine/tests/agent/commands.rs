@@ -33,11 +33,11 @@ async fn programs_and_their_ends() {
             Row::argv("the last of a pipe is not all", &["bash", "-c", "set -o pipefail; false | true"]).exits(1),
             Row::argv("a pipe is no terminal", &["sh", "-c", "test -t 0 || test -t 1 || echo none"]).prints("none\n"),
             Row::shell("a broken pipe ends quietly", "yes | head -n 1").prints("y\n").says(""),
-            Row::argv("signals are at their defaults", &["sed", "-n", "/^Sig[BIC]/p", "/proc/self/status"]).prints(
-                "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nSigCgt:\t0000000000000000\n",
-            ),
+            Row::argv("signals are at their defaults", &["sed", "-n", "/^Sig[BIC]/p", "/proc/self/status"])
+                .prints("SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nSigCgt:\t0000000000000000\n"),
             Row::shell("nothing of the agent's is open", "ls /proc/self/fd | tr '\\n' ' '").prints("0 1 2 3 "),
-            Row::shell("the session is its own", "test $$ = $(cut -d' ' -f6 /proc/$$/stat) && echo own").prints("own\n"),
+            Row::shell("the session is its own", "test $$ = $(cut -d' ' -f6 /proc/$$/stat) && echo own")
+                .prints("own\n"),
             Row::shell("files are made for others to read", "umask").prints("0022\n"),
         ],
     )
@@ -59,28 +59,42 @@ async fn what_cannot_be_started() {
     check(
         &rig,
         &[
-            Row::argv("no such command", &["no-such-command"]).fails(StartStep::Program, 127, "no-such-command: command not found"),
+            Row::argv("no such command", &["no-such-command"]).fails(
+                StartStep::Program,
+                127,
+                "no-such-command: command not found",
+            ),
             Row::argv("no such file", &["/no/such/file"]).fails(StartStep::Program, 127, "/no/such/file"),
             Row::argv("a part of the path is a file", &["/etc/passwd/x"]).fails(StartStep::Program, 127, "passwd"),
             Row::argv("not executable", &["/etc/passwd"]).fails(StartStep::Program, 126, "Permission denied"),
             Row::argv("a directory", &["/tmp"]).fails(StartStep::Program, 126, "/tmp"),
             Row::argv("an interpreter that is not there", &[&lost]).fails(StartStep::Program, 127, "lost"),
             Row::argv("no interpreter line at all", &[&script, "one"]).prints(format!("{script} one\n")),
-            Row::argv("relative to the working directory", &["./script", "two"]).with(in_directory).prints("./script two\n"),
+            Row::argv("relative to the working directory", &["./script", "two"])
+                .with(in_directory)
+                .prints("./script two\n"),
             Row::shell("the shell's own 127", "no-such-command 2>/dev/null").exits(127),
             Row::shell("the shell's own 126", "/etc/passwd 2>/dev/null").exits(126),
-            Row::shell("no working directory", "true")
-                .with(|exec| exec.cwd = Some("/no/such".into()))
-                .fails(StartStep::WorkingDirectory, 126, "cwd /no/such: No such file"),
-            Row::shell("a file as working directory", "true")
-                .with(|exec| exec.cwd = Some("/etc/passwd".into()))
-                .fails(StartStep::WorkingDirectory, 126, "Not a directory"),
-            Row::shell("no such user", "true")
-                .with(|exec| exec.user = Some("no-such-user".into()))
-                .fails(StartStep::User, 126, "no-such-user"),
-            Row::shell("no such group", "true")
-                .with(|exec| exec.user = Some("root:no-such-group".into()))
-                .fails(StartStep::User, 126, "no-such-group"),
+            Row::shell("no working directory", "true").with(|exec| exec.cwd = Some("/no/such".into())).fails(
+                StartStep::WorkingDirectory,
+                126,
+                "cwd /no/such: No such file",
+            ),
+            Row::shell("a file as working directory", "true").with(|exec| exec.cwd = Some("/etc/passwd".into())).fails(
+                StartStep::WorkingDirectory,
+                126,
+                "Not a directory",
+            ),
+            Row::shell("no such user", "true").with(|exec| exec.user = Some("no-such-user".into())).fails(
+                StartStep::User,
+                126,
+                "no-such-user",
+            ),
+            Row::shell("no such group", "true").with(|exec| exec.user = Some("root:no-such-group".into())).fails(
+                StartStep::User,
+                126,
+                "no-such-group",
+            ),
             Row::exec("no program", Exec::new(Command::Argv(vec![]))).refused(Code::InvalidRequest, "argv is empty"),
             Row::argv("an empty program", &[""]).refused(Code::InvalidRequest, "argv[0]"),
             Row::argv("a NUL in an argument", &["echo", "a\0b"]).refused(Code::InvalidRequest, "argv[1]"),
@@ -115,23 +129,34 @@ async fn who_and_where() {
             Row::shell("a working directory", "pwd").with(|exec| exec.cwd = Some("/usr".into())).prints("/usr\n"),
             Row::shell("root without being named", "id -u; id -g; echo $USER $HOME").prints("0\n0\nroot /root\n"),
             Row::shell("a user by name", "id -un; id -u").with(user("nobody")).prints("nobody\n65534\n"),
-            Row::shell("a user by number", "id -u; id -g; echo $USER $HOME").with(user("1234")).prints("1234\n1234\n1234 /\n"),
-            Row::shell("a user and a group by number", "id -u; id -g; id -G").with(user("1234:2345")).prints("1234\n2345\n2345\n"),
-            Row::shell("a user and a group by name", "id -un; id -gn").with(user("nobody:daemon")).prints("nobody\ndaemon\n"),
-            Row::shell("another user cannot do as root", "cat /etc/shadow 2>/dev/null || echo no").with(user("nobody")).prints("no\n"),
+            Row::shell("a user by number", "id -u; id -g; echo $USER $HOME")
+                .with(user("1234"))
+                .prints("1234\n1234\n1234 /\n"),
+            Row::shell("a user and a group by number", "id -u; id -g; id -G")
+                .with(user("1234:2345"))
+                .prints("1234\n2345\n2345\n"),
+            Row::shell("a user and a group by name", "id -un; id -gn")
+                .with(user("nobody:daemon"))
+                .prints("nobody\ndaemon\n"),
+            Row::shell("another user cannot do as root", "cat /etc/shadow 2>/dev/null || echo no")
+                .with(user("nobody"))
+                .prints("no\n"),
             Row::shell("defaults of the environment", "echo $LANG $TERM $FROM_SANDBOX; echo $PATH")
                 .prints("C.UTF-8 dumb sandbox\n/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"),
             Row::shell("the command's own environment", "printf '%s|' \"$LINES_IN\" \"$RAW\" \"$FROM_SANDBOX\"")
                 .with(variables)
                 .prints(b"a\nb|\xff=\xfe|command|".to_vec()),
-            Row::argv("a variable that no shell could set", &["env"]).with(|exec| {
-                exec.env = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "FROM_SANDBOX"]
-                    .map(|name| (name.to_owned(), "x".into()))
-                    .into();
-                exec.env.insert("PATH".into(), "/usr/bin:/bin".into());
-                exec.env.insert("a.b-c".into(), "1".into());
-            })
-            .prints("FROM_SANDBOX=x\nHOME=x\nLANG=x\nLOGNAME=x\nPATH=/usr/bin:/bin\nSHELL=x\nTERM=x\nUSER=x\na.b-c=1\n"),
+            Row::argv("a variable that no shell could set", &["env"])
+                .with(|exec| {
+                    exec.env = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "FROM_SANDBOX"]
+                        .map(|name| (name.to_owned(), "x".into()))
+                        .into();
+                    exec.env.insert("PATH".into(), "/usr/bin:/bin".into());
+                    exec.env.insert("a.b-c".into(), "1".into());
+                })
+                .prints(
+                    "FROM_SANDBOX=x\nHOME=x\nLANG=x\nLOGNAME=x\nPATH=/usr/bin:/bin\nSHELL=x\nTERM=x\nUSER=x\na.b-c=1\n",
+                ),
             Row::shell("the search is in the command's own path", "true")
                 .with(|exec| {
                     exec.command = Command::Argv(vec!["sh".into(), "-c".into(), "echo found".into()]);
@@ -160,7 +185,9 @@ async fn input_and_output_are_bytes() {
             Row::argv("an end without any input", &["cat"]).stdin("").prints(""),
             Row::argv("no input is an end at once", &["cat"]).prints(""),
             Row::shell("read without input fails", "read line; echo $?").prints("1\n"),
-            Row::shell("read with input", "read line; echo \"<$line>\"; cat").stdin("one\ntwo\n").prints("<one>\ntwo\n"),
+            Row::shell("read with input", "read line; echo \"<$line>\"; cat")
+                .stdin("one\ntwo\n")
+                .prints("<one>\ntwo\n"),
             Row::argv("input without a last newline", &["sh", "-c", "wc -c"]).stdin("abc").prints("3\n"),
             Row::argv("more input than is read", &["head", "-c", "5"]).stdin(all.clone()).prints(all[..5].to_vec()),
             Row::shell("input that nobody reads", "exec <&-; echo ok").stdin(all.clone()).prints("ok\n"),
@@ -223,12 +250,17 @@ async fn long_commands() {
         &rig,
         &[
             Row::shell("two megabytes of script", script.clone()).prints("before\nafter /bin/sh \n").exits(7),
-            Row::argv("with arguments", &["bash", "-c", &script, "zero", "one"]).prints("before\nafter zero one\n").exits(7),
+            Row::argv("with arguments", &["bash", "-c", &script, "zero", "one"])
+                .prints("before\nafter zero one\n")
+                .exits(7),
             Row::shell("that reads its input", format!("cat; true {comment}")).stdin("in").prints("in"),
             Row::shell("of bytes that JSON writes long", escaped).prints("ok\n"),
             Row::exec("two megabytes of arguments", Exec::argv(many)).prints("18 100000\n"),
-            Row::argv("an argument that the kernel refuses", &["echo", &too_long])
-                .fails(StartStep::Program, 126, "Argument list too long"),
+            Row::argv("an argument that the kernel refuses", &["echo", &too_long]).fails(
+                StartStep::Program,
+                126,
+                "Argument list too long",
+            ),
         ],
     )
     .await;
@@ -248,7 +280,9 @@ async fn background_children() {
             Row::shell("with nohup", "nohup sleep 61 2>/dev/null & echo started").prints("started\n").held(),
             Row::shell("in a session of its own", "(setsid sleep 61 &); echo started").prints("started\n").held(),
             Row::shell("that forked twice", "( (sleep 61 &) & ); echo started").prints("started\n").held(),
-            Row::shell("a silent holder of another descriptor", "exec 9>&1 >/dev/null; sleep 61 9>&9 & exit 4").exits(4).held(),
+            Row::shell("a silent holder of another descriptor", "exec 9>&1 >/dev/null; sleep 61 9>&9 & exit 4")
+                .exits(4)
+                .held(),
             Row::shell("late output is waited for", "(sleep 0.2; echo late) & echo now")
                 .with(|exec| exec.grace_ms = None)
                 .prints("now\nlate\n"),
@@ -277,12 +311,18 @@ async fn timeouts() {
     check(
         &rig,
         &[
-            Row::shell("what was printed is kept", "printf x; sleep 62").with(timeout).prints("x").ends(Outcome::TimedOut {}),
-            Row::shell("a command that is fast enough", "echo ok").with(timeout).prints("ok\n"),
-            Row::shell("children die too", "sleep 62 & setsid sleep 62 & (setsid sh -c 'sleep 62 & sleep 62' &); printf x; wait")
+            Row::shell("what was printed is kept", "printf x; sleep 62")
                 .with(timeout)
                 .prints("x")
                 .ends(Outcome::TimedOut {}),
+            Row::shell("a command that is fast enough", "echo ok").with(timeout).prints("ok\n"),
+            Row::shell(
+                "children die too",
+                "sleep 62 & setsid sleep 62 & (setsid sh -c 'sleep 62 & sleep 62' &); printf x; wait",
+            )
+            .with(timeout)
+            .prints("x")
+            .ends(Outcome::TimedOut {}),
             Row::shell("waiting for background children counts", "sleep 62 & printf x")
                 .with(|exec| (exec.timeout_ms, exec.grace_ms) = (Some(300), None))
                 .prints("x")

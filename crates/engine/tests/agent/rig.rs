@@ -76,9 +76,16 @@ impl Rig {
         self.agent.as_ref().map(|agent| rustix::process::Pid::from_child(&agent.child))
     }
 
-    /// Another connection to the same agent; it is served when the first has ended.
-    pub(crate) async fn connect(&self, options: Options) -> Result<Client, ClientError> {
-        connect(&self.socket, options).await
+    /// The same agent with another connection, which waits its turn until the first has ended.
+    pub(crate) async fn reconnect(self) -> Self {
+        let Self { client, directory, agent, socket, _home } = self;
+        let path = socket.clone();
+        let next = tokio::spawn(async move { connect(&path, Options::default()).await });
+        tokio::task::yield_now().await;
+        client.close();
+        drop(client);
+        let client = next.await.unwrap().unwrap();
+        Self { client, directory, agent, socket, _home }
     }
 
     /// A path in the test's directory.
