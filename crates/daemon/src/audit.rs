@@ -116,6 +116,15 @@ pub async fn audit(engine: &Arc<dyn Engine>, data: &DataDirectory) -> Result<Vec
     .await
 }
 
+/// What image builds have in the cache: their own while they run, nobody's afterwards.
+pub(crate) fn of_builds(leftovers: Vec<hutch_image::Leftover>) -> Vec<Finding> {
+    let finding = |leftover: hutch_image::Leftover| {
+        let owner = leftover.is_running.then(|| "a build of an image".to_owned());
+        Finding { thing: Thing::File(leftover.path), owner }
+    };
+    leftovers.into_iter().map(finding).collect()
+}
+
 /// Removes an orphan.
 ///
 /// # Errors

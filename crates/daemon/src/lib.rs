@@ -36,7 +36,7 @@ mod sweep;
 mod view;
 
 #[cfg(test)]
-mod testing;
+mod tests;
 
 pub use config::{Config, OnStop, TlsFiles};
 pub use log::LogFormat;

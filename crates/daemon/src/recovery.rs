@@ -43,6 +43,16 @@ pub(crate) async fn settle(core: &Arc<Core>, handles: Vec<owner::Handle>) {
     tracing::info!(found, adopted, "took over the sandboxes of an earlier run");
 }
 
+/// Removes what image builds of an earlier run left. In the background: it may be much, and no sandbox needs it gone.
+pub(crate) fn sweep_builds(core: &Arc<Core>) {
+    let source = core.images.source();
+    tokio::task::spawn_blocking(move || match source.sweep() {
+        Ok(0) => {}
+        Ok(removed) => tracing::warn!(removed, "removed what killed image builds left in the cache"),
+        Err(error) => tracing::error!(error = chain(&error), "the cache of images cannot be put in order"),
+    });
+}
+
 /// Removes every artefact that belongs to no sandbox. What cannot be removed stays in the audit.
 pub(crate) async fn remove_orphans(core: &Arc<Core>) {
     let findings = match audit::take(&core.engine, &core.data, || audit::held_by_store(&core.store)).await {

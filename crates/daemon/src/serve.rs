@@ -82,37 +82,14 @@ pub enum ServeError {
 pub async fn serve(config: Config) -> Result<(), ServeError> {
     log::install(config.log_format).map_err(ServeError::Log)?;
     let mut signals = Signals::new().map_err(ServeError::Signal)?;
-    let data = DataDirectory::create(&config.data).map_err(ServeError::Data)?;
-    let lock = data.lock().map_err(ServeError::Data)?;
-    let cache = Cache::open(&config.cache).map_err(ServeError::Cache)?;
-    let engine = UserMode::new(Options {
-        guest: config.guest.clone(),
-        launcher: config.launcher.clone(),
-        ..Options::new(data.sandboxes())
-    });
-    let parts = Parts {
-        data,
-        lock,
-        engine: Arc::new(engine),
-        images: Arc::new(Catalogue::new(cache)),
-        clock: Clock::system(),
-        bounds: config.bounds,
-        settings: Settings { region: config.region.clone(), ..Settings::default() },
-    };
+    let parts = gather(&config)?;
     let tls = match &config.tls {
         Some(files) => Some(Tls::load(&files.certificate, &files.key).map_err(ServeError::Tls)?),
         None => None,
     };
-    let address = config.listen;
-    let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
-    let address = listener.local_addr().unwrap_or(address);
-    if tls.is_none() && !address.ip().is_loopback() {
-        tracing::warn!(%address, "API keys cross the network in clear: listen on a loopback address, or serve TLS");
-    }
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, data = %parts.data.root().display(), "starting");
+    let (listener, url) = listen(&config).await?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), url, data = %parts.data.root().display(), "starting");
     let started = Started::open(parts).await?;
-    let scheme = if tls.is_some() { "https" } else { "http" };
-    let url = format!("{scheme}://{address}");
     write_file(&started.core.data.url(), 0o644, &format!("{url}\n")).map_err(ServeError::Data)?;
 
     let limits = Limits { file_bytes: config.upload_bytes, ..Limits::default() };
@@ -140,8 +117,43 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         }
     }
     started.stop(config.on_stop).await;
+    // Nobody listens there any more; that the note is gone already is as well.
+    let _ = std::fs::remove_file(started.core.data.url());
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Takes the data directory and puts together what the daemon consists of.
+fn gather(config: &Config) -> Result<Parts, ServeError> {
+    let data = DataDirectory::create(&config.data).map_err(ServeError::Data)?;
+    let lock = data.lock().map_err(ServeError::Data)?;
+    let cache = Cache::open(&config.cache).map_err(ServeError::Cache)?;
+    let engine = UserMode::new(Options {
+        guest: config.guest.clone(),
+        launcher: config.launcher.clone(),
+        ..Options::new(data.sandboxes())
+    });
+    Ok(Parts {
+        data,
+        lock,
+        engine: Arc::new(engine),
+        images: Arc::new(Catalogue::new(cache)),
+        clock: Clock::system(),
+        bounds: config.bounds,
+        settings: Settings { region: config.region.clone(), ..Settings::default() },
+    })
+}
+
+/// Takes the address, and says what it is in a URL.
+async fn listen(config: &Config) -> Result<(TcpListener, String), ServeError> {
+    let address = config.listen;
+    let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
+    let address = listener.local_addr().unwrap_or(address);
+    if config.tls.is_none() && !address.ip().is_loopback() {
+        tracing::warn!(%address, "API keys cross the network in clear: listen on a loopback address, or serve TLS");
+    }
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    Ok((listener, format!("{scheme}://{address}")))
 }
 
 /// What a daemon is put together from.
@@ -207,6 +219,7 @@ impl Started {
             }
         }
         recovery::remove_orphans(&self.core).await;
+        recovery::sweep_builds(&self.core);
         tokio::spawn(sweep::run(Arc::clone(&self.core)));
         self.core.recovering.send_replace(false);
     }

@@ -1,12 +1,15 @@
 //! What has to be done at its time. Times lie in the store, not in timers: a daemon that was killed does on its next
 //! start what fell due meanwhile, and a changed time needs nothing to be cancelled.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hutch_units::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
+use crate::capacity::Supply;
 use crate::core::Core;
 use crate::owner::Command;
 use crate::report::chain;
@@ -29,6 +32,7 @@ pub(crate) async fn run(core: Arc<Core>) {
             () = &mut stopped => break,
         }
         log(expire(&core).await);
+        guard_disk(&core, Supply::measure(core.data.root())).await;
         round = (round + 1) % ROUNDS;
         if round == 0 {
             log(store_activity(&core).await);
@@ -49,6 +53,30 @@ pub(crate) async fn expire(core: &Arc<Core>) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// Keeps the host's disk from filling up. Disks are sparse, and all together they may be larger than the host's:
+/// when less than the floor is left, the sandbox that has written most is given up. One that has written little is
+/// left alone: then it is not the sandboxes that fill the disk.
+pub(crate) async fn guard_disk(core: &Arc<Core>, supply: Supply) {
+    let floor = core.capacity.bounds().disk_floor_bytes;
+    if supply.disk_bytes >= floor {
+        return;
+    }
+    let disks: Vec<_> = core.registry.all().into_iter().map(|owner| (core.data.disk(owner.id), owner)).collect();
+    let measured = tokio::task::spawn_blocking(move || {
+        let used = |(path, owner): (PathBuf, _)| Some((hutch_image::disk::usage(&path).ok()?.0, owner));
+        disks.into_iter().filter_map(used).max_by_key(|(used, _)| *used)
+    });
+    if let Ok(Some((used, owner))) = measured.await
+        && used >= floor / 4
+    {
+        let used = Bytes(used);
+        tracing::error!(id = %owner.id, %used, free = %Bytes(supply.disk_bytes), "the host's disk is nearly full");
+        let reason = format!("the host's disk is nearly full, and this sandbox had written most to it: {used}");
+        // A full queue is seen again in the next round.
+        drop(owner.commands.try_send(Command::Evict { reason }));
+    }
 }
 
 /// Stores when something was last done with each sandbox, where that changed.

@@ -98,11 +98,11 @@ fn timestamp(moment: Moment) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing;
+    use crate::tests;
 
     #[test]
     fn a_view_shows_no_value_of_the_environment() {
-        let mut row = testing::row();
+        let mut row = tests::row();
         row.spec.envs.insert("TOKEN".to_owned(), "hidden-value".to_owned());
         let json = serde_json::to_string(&sandbox(&row, &Settings::default())).unwrap();
         assert!(json.contains("TOKEN") && !json.contains("hidden-value"), "{json}");
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_shown_only_where_something_went_wrong() {
-        let mut row = SandboxRow { reason: Some("why".to_owned()), ..testing::row() };
+        let mut row = SandboxRow { reason: Some("why".to_owned()), ..tests::row() };
         assert_eq!(sandbox(&row, &Settings::default()).reason, None);
         row.state = State::Failed;
         assert_eq!(sandbox(&row, &Settings::default()).reason.as_deref(), Some("why"));

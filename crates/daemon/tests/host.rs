@@ -161,9 +161,9 @@ async fn sandboxes_outlive_the_daemon() {
     lab.shell(&id, "echo kept > /root/file; (sleep 3600 >/dev/null 2>&1 &)").await;
     for round in 0..2 {
         if round == 0 {
-            lab.kill()
+            lab.kill();
         } else {
-            assert!(lab.stop(), "{}", lab.tail())
+            assert!(lab.stop(), "{}", lab.tail());
         }
         println!("ready again after {} ms", lab.start().await.as_millis());
         assert_eq!(lab.shell(&id, "cat /root/file; pgrep -c sleep").await.stdout, "kept\n1\n");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use hutch_image::{Cache, Cancel, Event, Image, UnknownImage};
+use hutch_image::{Cache, CacheError, Cancel, Event, Image, Leftover, UnknownImage};
 use hutch_units::{Bytes, Mebibytes};
 
 use crate::clock::Moment;
@@ -33,6 +33,22 @@ pub trait ImageSource: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// [`SourceError`] when it cannot be made.
     fn make_disk(&self, path: &Path, size: Mebibytes) -> Result<(), SourceError>;
+
+    /// What builds that were killed left behind, and what those that run have so far.
+    ///
+    /// # Errors
+    /// [`SourceError`] when it cannot be looked at.
+    fn leftovers(&self) -> Result<Vec<Leftover>, SourceError> {
+        Ok(Vec::new())
+    }
+
+    /// Removes what builds that were killed left behind; how much that was.
+    ///
+    /// # Errors
+    /// [`SourceError`] when it cannot be removed.
+    fn sweep(&self) -> Result<usize, SourceError> {
+        Ok(0)
+    }
 }
 
 /// An image that can be had.
@@ -79,6 +95,10 @@ impl Catalogue {
         Self { cache }
     }
 
+    fn failed(&self, error: CacheError) -> SourceError {
+        SourceError { what: format!("order in {}", self.cache.root().display()), source: Box::new(error) }
+    }
+
     /// The cache.
     pub fn cache(&self) -> &Cache {
         &self.cache
@@ -115,6 +135,14 @@ impl ImageSource for Catalogue {
     fn make_disk(&self, path: &Path, size: Mebibytes) -> Result<(), SourceError> {
         hutch_image::disk::create(&self.cache, path, size)
             .map_err(|error| SourceError { what: path.display().to_string(), source: Box::new(error) })
+    }
+
+    fn leftovers(&self) -> Result<Vec<Leftover>, SourceError> {
+        self.cache.leftovers().map_err(|error| self.failed(error))
+    }
+
+    fn sweep(&self) -> Result<usize, SourceError> {
+        self.cache.sweep().map(|removed| removed.len()).map_err(|error| self.failed(error))
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hutch_api::{Error, ErrorKind};
 use hutch_engine::agent::ClientError;
-use hutch_protocol::failure::{Code, Failure};
+use hutch_engine::agent::protocol::failure::{Code, Failure};
 
 use crate::core::Core;
 use crate::lifecycle::State;

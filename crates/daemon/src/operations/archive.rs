@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use hutch_api::{ByteStream, Caller, Error, ErrorKind, GuestPath, SandboxReference, Written};
+use hutch_engine::agent::protocol::exec::{Ended, Exec, Outcome};
+use hutch_engine::agent::protocol::files as wire;
 use hutch_engine::agent::{ClientError, Event, Execution, Input};
-use hutch_protocol::exec::{Ended, Exec, Outcome};
-use hutch_protocol::files as wire;
 
 use super::find::{Purpose, Ready};
 use crate::core::Core;

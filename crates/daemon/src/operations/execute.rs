@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use hutch_api::{Caller, Error, Execute, ExecuteEvent, ExecuteStream, Exit, SandboxReference};
+use hutch_engine::agent::protocol::exec::{Ended, Exec, Outcome};
 use hutch_engine::agent::{Event, Execution, Input};
-use hutch_protocol::exec::{Ended, Exec, Outcome};
 use tokio::task::JoinHandle;
 
 use super::find::{Purpose, Ready};
@@ -179,8 +179,8 @@ fn signal_name(signal: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing;
-    use hutch_protocol::exec::{OutputReport, StartStep};
+    use crate::tests;
+    use hutch_engine::agent::protocol::exec::{OutputReport, StartStep};
 
     fn ended(outcome: Outcome) -> Ended {
         Ended {
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn only_declared_variables_may_be_given() {
-        let mut row = testing::row();
+        let mut row = tests::row();
         row.spec.envs.insert("A".to_owned(), "1".to_owned());
         row.spec.envs.insert("B".to_owned(), "2".to_owned());
         let request = |key: &str| Execute {

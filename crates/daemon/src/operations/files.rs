@@ -7,9 +7,9 @@ use hutch_api::{
     ByteStream, Caller, Created, Deleted, Error, ErrorKind, FileBody, FileEntry, FileKind, GuestPath, MakeDirectory,
     MoveFile, Moved, Page, PageRequest, ReadFile, RemoveFile, SandboxReference, Timestamp, WriteFile, Written,
 };
+use hutch_engine::agent::protocol::files as wire;
+use hutch_engine::agent::protocol::text::ByteText;
 use hutch_engine::agent::{ClientError, Download};
-use hutch_protocol::files as wire;
-use hutch_protocol::text::ByteText;
 
 use super::find::{Purpose, Ready};
 use crate::core::Core;

@@ -131,12 +131,12 @@ fn not_running(row: &SandboxRow, purpose: Purpose) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing;
+    use crate::tests;
 
     #[test]
     fn a_refusal_says_the_state_and_what_to_do() {
         let refuse = |state, purpose| {
-            let row = SandboxRow { state, reason: Some("it died".to_owned()), ..testing::row() };
+            let row = SandboxRow { state, reason: Some("it died".to_owned()), ..tests::row() };
             not_running(&row, purpose).message.into_owned()
         };
         assert_eq!(refuse(State::Paused, Purpose::Files), "sandbox is paused; resume it before accessing files");

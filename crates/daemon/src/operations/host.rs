@@ -104,5 +104,10 @@ fn unknown(core: &Core, name: &str) -> Error {
 
 pub(super) async fn audit(core: &Arc<Core>) -> Result<AuditReport, Error> {
     let findings = audit::take(&core.engine, &core.data, || audit::held_by_store(&core.store)).await;
-    Ok(audit::report(&findings.map_err(|error| Error::internal(&error))?))
+    let mut findings = findings.map_err(|error| Error::internal(&error))?;
+    let source = core.images.source();
+    let leftovers = tokio::task::spawn_blocking(move || source.leftovers()).await;
+    let leftovers = leftovers.map_err(|error| Error::internal(&error))?.map_err(|error| Error::internal(&error))?;
+    findings.extend(audit::of_builds(leftovers));
+    Ok(audit::report(&findings))
 }

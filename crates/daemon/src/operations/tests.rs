@@ -8,10 +8,11 @@ use hutch_api::{
     SandboxReference, SandboxStatus, UpdateSandbox,
 };
 
+use crate::capacity::Supply;
 use crate::lifecycle::State;
 use crate::store::query;
 use crate::sweep;
-use crate::testing::{Fault, Incarnation, Life, Point, request};
+use crate::tests::{Fault, Incarnation, Life, Point, request};
 
 const PAGE: PageRequest = PageRequest { limit: 50, offset: 0 };
 
@@ -255,6 +256,30 @@ fn ended_rows_are_read_for_a_while_and_then_forgotten() {
     life.clock.advance(Duration::from_secs(3601));
     daemon.run(sweep::forget(daemon.core())).unwrap();
     assert_eq!(get().unwrap_err().kind, ErrorKind::NotFound);
+    daemon.kill();
+}
+
+#[test]
+fn who_fills_the_hosts_disk_is_given_up_and_nobody_else() {
+    let mut life = Life::new();
+    life.bounds.disk_floor_bytes = 1 << 20;
+    let daemon = life.start();
+    let id = |created: hutch_api::CreatedSandbox| created.sandbox.id;
+    let (modest, greedy) = (id(create(&daemon, request()).unwrap()), id(create(&daemon, request()).unwrap()));
+    std::fs::write(life.data().disk(modest), vec![1; 100 << 10]).unwrap();
+    std::fs::write(life.data().disk(greedy), vec![1; 900 << 10]).unwrap();
+    let supply = |disk_bytes| Supply { disk_bytes, processes: u64::MAX };
+    daemon.run(sweep::guard_disk(daemon.core(), supply(1 << 20)));
+    daemon.run(sweep::guard_disk(daemon.core(), supply((1 << 20) - 1)));
+    daemon.until(greedy, State::Failed);
+    let rows = daemon.settled();
+    let reason = rows.iter().find(|row| row.id == greedy).unwrap().reason.clone().unwrap();
+    assert!(reason.contains("disk is nearly full"), "{reason}");
+    daemon.run(sweep::guard_disk(daemon.core(), supply(0)));
+    assert_eq!(
+        daemon.run(daemon.daemon.sandbox(&daemon.caller, &SandboxReference::Id(modest))).unwrap().status,
+        SandboxStatus::Running
+    );
     daemon.kill();
 }
 

@@ -74,6 +74,7 @@ impl Task {
                     self.waiting.push(done);
                     cause = Some(given);
                 }
+                Command::Evict { .. } => {}
                 // An answer that nobody waits for is no loss.
                 Command::Update { done, .. } => drop(done.send(Err(super::task::ended()))),
             }

@@ -40,6 +40,11 @@ pub(crate) enum Command {
         /// Where the answer goes.
         done: oneshot::Sender<()>,
     },
+    /// Give it up against its owner's will.
+    Evict {
+        /// Why, for its owner.
+        reason: String,
+    },
     /// Change what may change of a sandbox.
     Update {
         /// What to change.

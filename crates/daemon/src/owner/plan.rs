@@ -42,11 +42,11 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing;
+    use crate::tests;
 
     #[test]
     fn every_row_has_a_plan() {
-        let plan = |state, desired, slot| Plan::of(&SandboxRow { state, desired, slot, ..testing::row() });
+        let plan = |state, desired, slot| Plan::of(&SandboxRow { state, desired, slot, ..tests::row() });
         assert_eq!(plan(State::Creating, Desired::Running, Some(1)), Plan::Undo);
         assert_eq!(plan(State::Creating, Desired::Destroyed, Some(1)), Plan::Destroy);
         assert_eq!(plan(State::Running, Desired::Running, Some(1)), Plan::Adopt);
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn only_what_holds_nothing_is_left_alone() {
         for state in State::ALL {
-            let row = SandboxRow { state, slot: Some(1), ..testing::row() };
+            let row = SandboxRow { state, slot: Some(1), ..tests::row() };
             assert_ne!(Plan::of(&row), Plan::Nothing, "{state}");
         }
     }

@@ -198,6 +198,8 @@ impl Task {
                 self.waiting.push(done);
                 Some(Next::Destroy { cause })
             }
+            // Only a sandbox that runs can be given up; one that is being made will be seen again when it does.
+            Some(Command::Evict { reason }) => (self.row.state == State::Running).then_some(Next::Fail { reason }),
             Some(Command::Update { change, done }) => {
                 let answer = self.update(change).await;
                 // Who asked may have gone away; the change is made all the same.

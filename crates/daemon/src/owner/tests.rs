@@ -10,7 +10,7 @@ use crate::config::OnStop;
 use crate::lifecycle::State;
 use crate::metrics::Count;
 use crate::store::{SandboxRow, query};
-use crate::testing::{Fault, Incarnation, Life, Point, request};
+use crate::tests::{Fault, Incarnation, Life, Point, request};
 
 const CREATE: [Point; 6] =
     [Point::DiskBefore, Point::DiskMade, Point::StartBefore, Point::StartCgroup, Point::StartProcess, Point::StartDone];

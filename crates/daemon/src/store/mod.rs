@@ -12,6 +12,7 @@ mod account;
 mod connection;
 mod error;
 mod idempotency;
+mod listing;
 mod migration;
 mod sandbox;
 mod specification;
@@ -22,7 +23,8 @@ pub use account::{Account, KeyRow};
 pub use connection::{Access, open};
 pub use error::StoreError;
 pub use idempotency::{Claim, Receipt};
-pub use sandbox::{Desired, Filter, NewSandbox, Page, SLOTS, SandboxRow, Stats, Taken};
+pub use listing::{Filter, Page, Stats};
+pub use sandbox::{Desired, NewSandbox, SLOTS, SandboxRow, Taken};
 pub use specification::{SPEC_VERSION, Spec};
 pub use thread::Store;
 pub use transition::TransitionRow;
@@ -35,9 +37,9 @@ pub mod query {
         accounts, create_account, create_key, find_key, keys, remember, remembered, revoke_key, touch_key,
     };
     pub use super::idempotency::{claim, find_receipt, forget_receipts_before, release, settle};
+    pub use super::listing::{count_by_state, list, stats};
     pub use super::sandbox::{
-        apply, count_by_state, delete, due, find, find_named, held, insert, list, next_slot, replace_labels,
-        sandbox_ids, stats, touch,
+        apply, delete, due, find, find_named, held, insert, next_slot, replace_labels, sandbox_ids, touch,
     };
     pub use super::transition::{append, forget_transitions_before, transitions_of};
 }

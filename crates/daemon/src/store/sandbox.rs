@@ -102,43 +102,10 @@ pub enum Taken {
     Slots,
 }
 
-/// Which rows to list.
-#[derive(Debug, Clone, Default)]
-pub struct Filter {
-    /// Only this account's.
-    pub account: Option<String>,
-    /// Only those in one of these states; empty is all.
-    pub states: Vec<State>,
-    /// Only the one of this name.
-    pub name: Option<String>,
-    /// Only those that have all of these labels.
-    pub labels: BTreeMap<String, String>,
-}
-
-/// A part of a list.
-#[derive(Debug, Clone)]
-pub struct Page {
-    /// The rows, newest first.
-    pub rows: Vec<SandboxRow>,
-    /// How many there are in all.
-    pub total: u64,
-}
-
-/// How many sandboxes an account has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stats {
-    /// Running.
-    pub running: u64,
-    /// Paused.
-    pub paused: u64,
-    /// On their way from one state to another, or in error.
-    pub other: u64,
-}
-
 /// How many host uids there are for sandboxes.
 pub const SLOTS: u32 = 1 << 20;
 
-const COLUMNS: &str = "id, account, name, state, desired, reason, step, slot, spec, machine, \
+pub(super) const COLUMNS: &str = "id, account, name, state, desired, reason, step, slot, spec, machine, \
     auto_pause_after_seconds, spawn_ms, created_at, running_at, ended_at, expires_at, last_activity_at, \
     (SELECT json_group_object(key, value) FROM labels WHERE sandbox = sandboxes.id), ingress";
 
@@ -315,46 +282,6 @@ pub fn sandbox_ids(db: &Connection) -> rusqlite::Result<Vec<(String, bool)>> {
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// Part of the rows that pass the filter, newest first, and how many pass it.
-pub fn list(db: &Connection, filter: &Filter, limit: u32, offset: u64) -> rusqlite::Result<Page> {
-    let (condition, values) = condition(filter);
-    let total: i64 = db
-        .prepare_cached(&format!("SELECT count(*) FROM sandboxes WHERE {condition}"))?
-        .query_row(rusqlite::params_from_iter(&values), |row| row.get(0))?;
-    let mut statement = db.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM sandboxes WHERE {condition} ORDER BY id DESC LIMIT {limit} OFFSET {}",
-        offset.min(i64::MAX.unsigned_abs())
-    ))?;
-    let rows = statement.query_map(rusqlite::params_from_iter(&values), sandbox_row)?;
-    Ok(Page { rows: rows.collect::<rusqlite::Result<_>>()?, total: total.unsigned_abs() })
-}
-
-/// The filter as a condition and the values of its parameters.
-fn condition(filter: &Filter) -> (String, Vec<String>) {
-    let mut condition = "TRUE".to_owned();
-    let mut values = Vec::new();
-    let mut and = |text: &str, given: &[&str]| {
-        condition.push_str(" AND ");
-        condition.push_str(text);
-        values.extend(given.iter().map(|value| (*value).to_owned()));
-    };
-    if let Some(account) = &filter.account {
-        and("account = ?", &[account]);
-    }
-    if let Some(name) = &filter.name {
-        and("name = ?", &[name]);
-    }
-    if !filter.states.is_empty() {
-        let marks = vec!["?"; filter.states.len()].join(", ");
-        let words: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
-        and(&format!("state IN ({marks})"), &words);
-    }
-    for (key, value) in &filter.labels {
-        and("EXISTS (SELECT 1 FROM labels WHERE sandbox = sandboxes.id AND key = ? AND value = ?)", &[key, value]);
-    }
-    (condition, values)
-}
-
 /// The ids of sandboxes whose time is over and that nobody takes down yet.
 pub fn due(db: &Connection, now: Moment) -> rusqlite::Result<Vec<SandboxId>> {
     let mut statement = db.prepare_cached(
@@ -373,30 +300,7 @@ pub fn delete(db: &Connection, destroyed_before: Moment, failed_before: Moment) 
     )
 }
 
-/// How many rows there are in each state.
-pub fn count_by_state(db: &Connection) -> rusqlite::Result<Vec<(State, u64)>> {
-    let mut statement = db.prepare_cached("SELECT state, count(*) FROM sandboxes GROUP BY state")?;
-    let rows = statement.query_map([], |row| Ok((state(row, 0)?, row.get::<_, i64>(1)?.unsigned_abs())))?;
-    rows.collect()
-}
-
-/// How many sandboxes an account has that are not gone.
-pub fn stats(db: &Connection, account: &str) -> rusqlite::Result<Stats> {
-    let mut statement = db.prepare_cached("SELECT state, count(*) FROM sandboxes WHERE account = ?1 GROUP BY state")?;
-    let rows = statement.query_map([account], |row| Ok((state(row, 0)?, row.get::<_, i64>(1)?.unsigned_abs())))?;
-    let mut stats = Stats::default();
-    for row in rows {
-        match row? {
-            (State::Running, count) => stats.running += count,
-            (State::Paused, count) => stats.paused += count,
-            (state, _) if state.is_terminal() => {}
-            (_, count) => stats.other += count,
-        }
-    }
-    Ok(stats)
-}
-
-fn sandbox_row(row: &Row<'_>) -> rusqlite::Result<SandboxRow> {
+pub(super) fn sandbox_row(row: &Row<'_>) -> rusqlite::Result<SandboxRow> {
     let moment = |index| row.get::<_, Option<i64>>(index).map(|moment| moment.map(Moment));
     let name: String = row.get(2)?;
     let desired: String = row.get(4)?;
@@ -429,7 +333,7 @@ fn parsed(row: &Row<'_>, index: usize) -> rusqlite::Result<SandboxId> {
     text.parse().map_err(|error: hutch_units::IdError| damaged(index, error))
 }
 
-fn state(row: &Row<'_>, index: usize) -> rusqlite::Result<State> {
+pub(super) fn state(row: &Row<'_>, index: usize) -> rusqlite::Result<State> {
     let word: String = row.get(index)?;
     State::parse(&word).ok_or_else(|| damaged(index, format!("{word:?} is no state")))
 }

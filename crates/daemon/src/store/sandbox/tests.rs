@@ -1,9 +1,9 @@
 //! Tests of the statements over sandboxes.
 
 use super::*;
-use crate::store::query::{create_account, transitions_of};
-use crate::store::{Access, open};
-use crate::testing;
+use crate::store::query::{create_account, list, stats, transitions_of};
+use crate::store::{Access, Filter, Stats, open};
+use crate::tests;
 
 struct Fixture {
     db: Connection,
@@ -24,7 +24,7 @@ impl Fixture {
             id: SandboxId::generate(),
             account: self.account.clone(),
             names: names.iter().map(|name| SandboxName::parse(name).unwrap()).collect(),
-            spec: testing::spec(),
+            spec: tests::spec(),
             labels: BTreeMap::new(),
             auto_pause_after_seconds: None,
             ingress: false,

@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use hutch_protocol::preamble::{LENGTH, Preamble};
+use hutch_engine::agent::protocol::preamble::{LENGTH, Preamble};
 
 /// Answers at a socket until it is dropped. Lives on a thread of its own and so outlives the runtime of a daemon.
 #[derive(Debug)]
