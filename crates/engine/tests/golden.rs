@@ -1,5 +1,4 @@
 //! The persisted forms, held to what they were when their version was made: a change here is a new version.
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use hutch_engine::guest::GuestManifest;
 use hutch_engine::machine::{EngineKind, MachineRecord};

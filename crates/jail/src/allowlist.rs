@@ -137,7 +137,13 @@ pub const ALLOWLIST: &[Allowed] = &[
     allow("mmap", libc::SYS_mmap, Without { argument: 3, bits: MAP_HUGETLB }, "guest memory, stacks"),
     allow("munmap", libc::SYS_munmap, Always, "guest memory, stacks"),
     allow("mprotect", libc::SYS_mprotect, Always, "guards of stacks, the C library's start"),
-    allow("madvise", libc::SYS_madvise, Always, "gives free guest memory back"),
+    allow(
+        "madvise",
+        libc::SYS_madvise,
+        // MADV_DONTNEED, MADV_REMOVE
+        OneOf { argument: 2, values: &[4, 9] },
+        "gives free guest memory back",
+    ),
     allow("brk", libc::SYS_brk, Always, "the C library's allocator before the kernel's own"),
     allow("memfd_create", libc::SYS_memfd_create, Without { argument: 1, bits: MFD_HUGETLB }, "the children's program"),
     // Processes and threads of this jail.
@@ -159,7 +165,13 @@ pub const ALLOWLIST: &[Allowed] = &[
     allow("set_tid_address", libc::SYS_set_tid_address, Always, "the C library's start"),
     allow("set_robust_list", libc::SYS_set_robust_list, Always, "the C library's threads"),
     allow("rseq", libc::SYS_rseq, Always, "the C library's threads"),
-    allow("futex", libc::SYS_futex, Always, "hands the processor to a child and waits for it"),
+    allow(
+        "futex",
+        libc::SYS_futex,
+        // WAIT and WAKE, shared and private; WAIT_BITSET private, on either clock. Nothing with priorities or queues.
+        OneOf { argument: 1, values: &[0, 1, 0x80, 0x81, 0x89, 0x109, 0x189] },
+        "hands the processor to a child and waits for it; the C library's locks",
+    ),
     allow(
         "arch_prctl",
         libc::SYS_arch_prctl,

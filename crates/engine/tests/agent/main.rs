@@ -5,6 +5,8 @@
 //! its own. With `HUTCH_AGENT_SOCKET` the same tests run against the agent that listens there, which may be a
 //! guest's; then use `--test-threads=1`, since an agent has one connection at a time.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod rig;
 
 mod table;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -95,14 +96,31 @@ impl Group {
         Ok(())
     }
 
-    /// Puts a process into the cgroup, in every hierarchy.
+    /// The directory in which a new process can begin its life; `None` with version 1, where it must join by itself.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn birthplace(&self) -> Result<Option<OwnedFd>, GroupError> {
+        let (Version::V2, Some(directory)) = (self.version, self.directories.first()) else { return Ok(None) };
+        let opened = fs::File::open(&directory.path);
+        opened.map(|file| Some(file.into())).map_err(|source| failed("opening", &directory.path, source))
+    }
+
+    /// Puts the calling process, which has a single thread, into the cgroup, in every hierarchy of version 1; with
+    /// version 2 it began its life there.
+    ///
+    /// By thread: to move a whole process the kernel waits until all processors have passed a quiet point, which takes
+    /// milliseconds on a busy host.
     ///
     /// # Errors
     /// When the kernel refuses; the process may then be in some hierarchies and not in others.
-    pub fn add(&self, pid: u32) -> Result<(), GroupError> {
+    pub fn join(&self) -> Result<(), GroupError> {
+        if self.version == Version::V2 {
+            return Ok(());
+        }
         for directory in &self.directories {
-            let path = directory.path.join("cgroup.procs");
-            fs::write(&path, pid.to_string()).map_err(|source| failed("writing", &path, source))?;
+            let path = directory.path.join("tasks");
+            fs::write(&path, "0").map_err(|source| failed("writing", &path, source))?;
         }
         Ok(())
     }

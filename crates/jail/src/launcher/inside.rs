@@ -41,6 +41,8 @@ pub(super) fn run(mut inside: Inside<'_>) -> ! {
 impl Inside<'_> {
     fn become_the_program(&mut self) -> Result<Infallible, Failure> {
         self.wait_for(word::GO)?;
+        let joined = self.specification.group.join();
+        joined.map_err(|error| failed(Step::Cgroup, "joining the sandbox's cgroup", &error))?;
         // Only now, since the cgroup namespace begins at the cgroup that a process is in.
         unshare(UnshareFlags::NEWCGROUP)?;
         rustix::system::sethostname(b"hutch").map_err(|error| failed(Step::Namespaces, "host name", &error))?;

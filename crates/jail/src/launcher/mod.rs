@@ -5,7 +5,7 @@
 //!  open files, make memory and socket
 //!  make the cgroup, set its limits
 //!  clone into new namespaces ───────────────▶ waits
-//!  put it into the cgroup ──────── go ──────▶ cgroup namespace, empty root, user namespace
+//!  make it the first to be killed ─ go ─────▶ cgroup and its namespace, empty root, user namespace
 //!  write its uid and gid map ◀──── ready ────
 //!                            ──── mapped ───▶ uid, capabilities, limits, descriptors, seccomp
 //!  hears the pipe close      ◀───────────────  execute (the pipe is close-on-exec)

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use hutch_jail::allowlist::ALLOWLIST;
@@ -23,7 +23,7 @@ const OOM_SCORE_ADJUSTMENT: &str = "800";
 
 /// One byte for each thing that one process tells the other.
 pub(super) mod word {
-    /// To the inside: you are in the cgroup, go on.
+    /// To the inside: you are prepared, go on.
     pub(crate) const GO: u8 = b'g';
     /// From the inside: the user namespace is there, map it.
     pub(crate) const READY: u8 = b'r';
@@ -64,7 +64,10 @@ fn start(
     let made = specification.group.create(&specification.limits);
     made.map_err(|error| failed(Step::Cgroup, "the sandbox's cgroup", &error))?;
     let ends = Ends::make().map_err(|error| failed(Step::Namespaces, "pipes", &error))?;
-    let forked = fork_into_namespaces().map_err(|error| failed(Step::Namespaces, "clone", &error))?;
+    let birthplace = specification.group.birthplace();
+    let birthplace = birthplace.map_err(|error| failed(Step::Cgroup, "the sandbox's cgroup", &error))?;
+    let forked = fork_into_namespaces(birthplace.as_ref().map(AsFd::as_fd));
+    let forked = forked.map_err(|error| failed(Step::Namespaces, "clone", &error))?;
     let Fork::Outside(pid) = forked else {
         let (from_outside, to_outside) = ends.close_outside();
         inside::run(Inside { specification, opened, filter, from_outside, to_outside })
@@ -98,8 +101,6 @@ fn accompany(
     mut from_inside: fs::File,
     mut to_inside: fs::File,
 ) -> Result<(), Failure> {
-    let added = specification.group.add(pid);
-    added.map_err(|error| failed(Step::Cgroup, "joining the sandbox's cgroup", &error))?;
     write_proc(pid, "oom_score_adj", OOM_SCORE_ADJUSTMENT, Step::ResourceLimits)?;
     say(&mut to_inside, word::GO)?;
     hear(&mut from_inside, word::READY)?;

@@ -8,7 +8,7 @@ use std::ptr;
 
 use rustix::thread::UnshareFlags;
 
-/// Which of the two processes we are after [`fork_into`].
+/// Which of the two processes we are after [`fork_into_namespaces`].
 #[derive(Debug)]
 pub(super) enum Fork {
     /// The caller, with the id of the new process.
@@ -17,18 +17,26 @@ pub(super) enum Fork {
     Inside,
 }
 
-/// Forks into new mount, pid, net, ipc and uts namespaces.
+/// The namespaces that a new process gets at its birth.
+const NAMESPACES: i32 =
+    libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+
+/// Forks into new mount, pid, net, ipc and uts namespaces, and into the cgroup whose directory is given.
 ///
 /// The caller must have one thread only: then the new process has all of its memory in a consistent state and may
 /// do whatever the caller may.
-pub(super) fn fork_into_namespaces() -> io::Result<Fork> {
-    let namespaces =
-        libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
-    let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
-    let (none, zero) = (ptr::null::<libc::c_void>(), 0_usize);
-    // SAFETY: with a null stack and without CLONE_VM this is fork: the new process runs on a copy of our memory. The
+pub(super) fn fork_into_namespaces(cgroup: Option<BorrowedFd<'_>>) -> io::Result<Fork> {
+    // CLONE_INTO_CGROUP is beyond the 32 bits of the other flags.
+    const INTO_CGROUP: u64 = 0x2_0000_0000;
+    let mut arguments = std::mem::MaybeUninit::<libc::clone_args>::zeroed();
+    // SAFETY: all of its fields are integers, for which zero is a value.
+    let arguments = unsafe { arguments.assume_init_mut() };
+    arguments.flags = u64::from(NAMESPACES.cast_unsigned()) | if cgroup.is_some() { INTO_CGROUP } else { 0 };
+    arguments.exit_signal = u64::from(libc::SIGCHLD.unsigned_abs());
+    arguments.cgroup = cgroup.map_or(0, |fd| u64::from(fd.as_raw_fd().unsigned_abs()));
+    // SAFETY: without a stack and without CLONE_VM this is fork: the new process runs on a copy of our memory. The
     // launcher has a single thread, so no lock is held by a thread that does not exist there.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, zero) };
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, ptr::from_ref(arguments), size_of::<libc::clone_args>()) };
     match pid {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Fork::Inside),

@@ -174,6 +174,8 @@ static void privileges(void)
 	TRY("huge memory file", memfd_create("huge", MFD_HUGETLB));
 }
 
+static int a_page;
+
 static void kernel_surface(void)
 {
 	TRY("keyring", syscall(SYS_keyctl, 0, -3, 1));
@@ -181,6 +183,10 @@ static void kernel_surface(void)
 	TRY("bpf", syscall(SYS_bpf, 0, (char[128]){0}, 128));
 	TRY("perf", syscall(SYS_perf_event_open, (char[128]){0}, 0, -1, -1, 0));
 	TRY("userfaultfd", syscall(SYS_userfaultfd, 1));
+	TRY("futex with priorities", syscall(SYS_futex, (int[1]){0}, 6, 0, NULL, NULL, 0));
+	TRY("futex queues", syscall(SYS_futex, (int[2]){0}, 12, 1, 1, (int[1]){0}, 0));
+	TRY("futexes at once", syscall(449, NULL, 0, 0, NULL, 0));
+	TRY("merge memory", madvise((void *)((unsigned long)&a_page & ~4095UL), 4096, MADV_MERGEABLE));
 	TRY("io_uring", syscall(SYS_io_uring_setup, 8, (char[128]){0}));
 	TRY("asynchronous io", syscall(SYS_io_setup, 1, (long[1]){0}));
 	TRY("module", syscall(SYS_init_module, "", 0, ""));

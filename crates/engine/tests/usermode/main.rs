@@ -2,48 +2,18 @@
 //! (`cargo xtask guest`) and the default image.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod build;
 mod conformance;
+mod version_2;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Arc, OnceLock};
+use std::path::Path;
 use std::time::Duration;
 
+use build::{guest, make, options};
 use conformance::lab::{Lab, chain};
 use hutch_engine::guest::{GuestFiles, GuestManifest, digest_of_file};
 use hutch_engine::usermode::{Options, UserMode};
 use hutch_engine::{Engine, StartError};
-
-/// The launcher of this build: made once, where the tests' own programs are.
-fn launcher() -> PathBuf {
-    static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
-    let build = || {
-        let tests = std::env::current_exe().unwrap();
-        let profile = tests.parent().and_then(Path::parent).unwrap().to_owned();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "hutch-jail"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-        cargo.arg("--target-dir").arg(profile.parent().unwrap());
-        if profile.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().unwrap().success(), "the launcher is not built");
-        profile.join("hutch-jail")
-    };
-    LAUNCHER.get_or_init(build).clone()
-}
-
-fn guest() -> PathBuf {
-    let named = std::env::var_os("HUTCH_GUEST").map(PathBuf::from);
-    named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest"))
-}
-
-fn options(sandboxes: &Path) -> Options {
-    Options { guest: Some(guest()), launcher: Some(launcher()), ..Options::new(sandboxes) }
-}
-
-fn make(sandboxes: &Path) -> Arc<dyn Engine> {
-    Arc::new(UserMode::new(options(sandboxes)))
-}
 
 async fn lab() -> Option<Lab> {
     Lab::open(make).await.map_err(|reason| eprintln!("skipped: {reason}")).ok()

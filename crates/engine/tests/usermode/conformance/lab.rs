@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::stream;
 use hutch_engine::agent::{Client, Collected};
 use hutch_engine::artefact::Artefact;
 use hutch_engine::{Engine, Machine, MachineSpec};
 use hutch_image::{Cache, Image};
 use hutch_protocol::exec::{Exec, Outcome};
+use hutch_protocol::files::WriteFile;
 use hutch_units::{Mebibytes, SandboxId};
 
 /// What waits for a condition gives up after this.
@@ -139,4 +141,14 @@ pub(crate) async fn output(agent: &Client, text: &str) -> String {
     let collected = shell(agent, text).await;
     assert_eq!(collected.ended.outcome, Outcome::Exited { code: 0 }, "{text}: {collected:?}");
     String::from_utf8_lossy(&collected.stdout).trim_end().to_owned()
+}
+
+/// Copies a program into the guest.
+pub(crate) async fn upload(agent: &Client, from: &Path, to: &str) {
+    let content = std::fs::read(from).unwrap();
+    let pieces: Vec<_> = content.chunks(1 << 20).map(|piece| Ok(bytes::Bytes::copy_from_slice(piece))).collect();
+    let (path, mode) = (to.into(), Some(0o755));
+    let write = WriteFile { path, mode, user: None, size: None, max_bytes: None, sync: false };
+    let written = agent.write_file(&write, stream::iter(pieces)).await;
+    written.unwrap_or_else(|error| panic!("{}", chain(&error)));
 }
