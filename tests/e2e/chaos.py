@@ -138,12 +138,7 @@ class Chaos:
             if not self.residents:
                 return
             victim = self.random.choice(sorted(self.residents))
-        report = self.wire().get("/v1/audit").data
-        processes = [
-            int("".join(filter(str.isdigit, artefact["name"])))
-            for artefact in report["artefacts"]
-            if artefact["kind"] == "process" and artefact.get("owner") == victim
-        ]
+        processes = Sandbox(self.wire(), {"id": victim}).processes()
         if not processes:
             return
         with self.lock:

@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import os
+import signal
 import socket
 from urllib.parse import quote_plus, urlsplit
 
@@ -203,3 +205,13 @@ class Sandbox:
 
     def destroy(self):
         return self.wire.delete(self.path)
+
+    def processes(self):
+        """The host's processes that are this sandbox: its kernel first."""
+        artefacts = self.wire.get("/v1/audit").data["artefacts"]
+        own = [artefact for artefact in artefacts if artefact["kind"] == "process" and artefact.get("owner") == self.id]
+        return sorted(int("".join(filter(str.isdigit, artefact["name"]))) for artefact in own)
+
+    def kill_kernel(self):
+        """`kill -9` of the guest's kernel, from outside."""
+        os.kill(self.processes()[0], signal.SIGKILL)

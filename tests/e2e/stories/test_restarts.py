@@ -2,6 +2,9 @@
 
 import os
 import signal
+import threading
+import time
+from datetime import datetime
 
 import pytest
 
@@ -77,7 +80,7 @@ def test_a_stream_that_the_service_took_along_is_no_success(own):
 def test_a_sandbox_that_died_meanwhile_is_failed(own):
     service, caller = own
     sandbox = make(caller)
-    [kernel] = kernels(service, sandbox)
+    kernel = sandbox.processes()[0]
     service.kill()
     os.kill(kernel, signal.SIGKILL)
     service.start()
@@ -89,16 +92,8 @@ def test_a_sandbox_that_died_meanwhile_is_failed(own):
 def test_a_kernel_that_is_killed_is_noticed(own):
     service, caller = own
     sandbox = make(caller)
-    [kernel] = kernels(service, sandbox)
-    os.kill(kernel, signal.SIGKILL)
+    sandbox.kill_kernel()
     until(lambda: sandbox.refresh()["status"] == "failed", "the loss to be noticed")
-
-
-def kernels(service, sandbox):
-    """The host's process that is the sandbox's kernel: the audit knows it."""
-    report = Wire(service.url, service.key).get("/v1/audit").data
-    found = [artefact for artefact in report["artefacts"] if artefact["kind"] == "process" and artefact.get("owner") == sandbox.id]
-    return [min(int("".join(filter(str.isdigit, artefact["name"]))) for artefact in found)]
 
 
 def test_a_lifetime_that_ended_meanwhile_is_kept(own):
@@ -106,23 +101,17 @@ def test_a_lifetime_that_ended_meanwhile_is_kept(own):
     sandbox = make(caller, lifetime_seconds=2)
     service.kill()
     # The wait is for the clock that the store compares with, not for an event.
-    import time
-
     until(lambda: time.time() > sandbox_ends(sandbox), "the lifetime to be over")
     service.start()
     until(lambda: sandbox.refresh()["status"] == "destroyed", "the overdue sandbox to be gone")
 
 
 def sandbox_ends(sandbox):
-    from datetime import datetime
-
     return datetime.fromisoformat(sandbox.view["expires_at"].replace("Z", "+00:00")).timestamp()
 
 
 def test_a_create_that_was_cut_off_leaves_nothing(own):
     """The service dies in the middle of creates; what was begun is finished or taken back, never half there."""
-    import threading
-
     service, caller = own
 
     def attempt():
