@@ -59,13 +59,23 @@ impl ExecutionOptions {
         if self.no_stdin { Ok(Input::Nothing) } else { input::read(context).await }
     }
 
-    /// The request for `words`.
+    /// The request for `words` in a sandbox that exists already. The service lets a command override only variables
+    /// that were declared when the sandbox was created; the program `env` in the sandbox sets any.
+    pub(crate) fn request_with_variables(&self, words: &[String]) -> Execute {
+        if self.env.is_empty() {
+            return self.request(words);
+        }
+        let set = variables(&self.env).into_iter().map(|(name, value)| format!("{name}={value}"));
+        let words: Vec<String> = ["env".to_owned()].into_iter().chain(set).chain(words.iter().cloned()).collect();
+        self.request(&words)
+    }
+
+    /// The request for `words`, its variables left to the sandbox.
     pub(crate) fn request(&self, words: &[String]) -> Execute {
         let (cmd, args) = words.split_first().expect("a command has at least one word");
         Execute {
             cmd: cmd.clone(),
             args: args.to_vec(),
-            env: variables(&self.env),
             cwd: self.cwd.clone(),
             user: self.user.clone(),
             timeout_ms: self.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),

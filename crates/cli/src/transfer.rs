@@ -207,12 +207,7 @@ impl Write for Sink {
 
 /// Unpacks an archive that a guest made. The guest is not trusted: members with `..`, absolute paths or through links
 /// do not leave the folder, and devices are not made.
-async fn unpack(
-    service: &Remote,
-    download: &mut Download,
-    progress: &Progress,
-    folder: &Path,
-) -> Result<u64, Failure> {
+async fn unpack(service: &Remote, download: &mut Download, progress: &Progress, folder: &Path) -> Result<u64, Failure> {
     let unwritable = |error: &io::Error| Failure::because(format!("{} cannot be unpacked", folder.display()), error);
     std::fs::create_dir_all(folder).map_err(|error| unwritable(&error))?;
     let (sender, receiver) = mpsc::channel::<Bytes>(4);

@@ -198,7 +198,7 @@ impl Lines {
                 });
             }
             Err(error) => {
-                tracing::warn!(code = error.kind.code(), message = %error.message,
+                tracing::warn!(code = error.kind.code(), reason = %error.message,
                     detail = error.log.as_deref().unwrap_or(""), "a streamed command was lost");
                 let code = Some(error.kind.code().to_owned());
                 let error = Some(error.message.into_owned());

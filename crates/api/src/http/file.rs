@@ -83,7 +83,7 @@ fn exactly(length: u64, content: ByteStream) -> ByteStream {
     })
     .inspect(|piece: &Result<Bytes, Error>| {
         if let Err(error) = piece {
-            tracing::warn!(message = %error.message, detail = error.log.as_deref().unwrap_or(""), "a download broke off");
+            tracing::warn!(reason = %error.message, detail = error.log.as_deref().unwrap_or(""), "a download broke off");
         }
     })
     .boxed()

@@ -121,9 +121,9 @@ fn log_failure(operation: &Operation, error: &Error) {
     let detail = error.log.as_deref().unwrap_or("");
     let (operation, code) = (operation.id.as_str(), error.kind.code());
     if error.kind.status() == 500 {
-        tracing::error!(operation, code, message = %error.message, detail, "an operation failed");
+        tracing::error!(operation, code, reason = %error.message, detail, "an operation failed");
     } else {
-        tracing::debug!(operation, code, message = %error.message, detail, "an operation was refused");
+        tracing::debug!(operation, code, reason = %error.message, detail, "an operation was refused");
     }
 }
 

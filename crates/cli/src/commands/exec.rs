@@ -47,7 +47,8 @@ impl Exec {
         let mut signals = Signals::take().map_err(ours)?;
         let work = async {
             let input = self.execution.input(context).await?;
-            execute(context, &service, &self.sandbox, self.execution.request(&self.command), input).await
+            let request = self.execution.request_with_variables(&self.command);
+            execute(context, &service, &self.sandbox, request, input).await
         };
         let ended = tokio::select! {
             ended = work => ended.map_err(ours)?,

@@ -198,9 +198,8 @@ impl Run {
         if let Some(script) = job.words.first().filter(|word| self.file.is_some() && word.starts_with("/root/")) {
             make_executable(service, id, script).await?;
         }
-        let mut request = self.execution.request(&job.words);
-        // The sandbox has them already.
-        request.env.clear();
+        // The sandbox was created with the variables.
+        let request = self.execution.request(&job.words);
         let ended = execute(context, service, id, request, input).await?;
         let mut pulled = Vec::new();
         for Transfer { local, remote } in &self.pull {
