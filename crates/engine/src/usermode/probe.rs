@@ -133,8 +133,7 @@ fn cgroup_missing(error: &LayoutError) -> Finding {
         }
         LayoutError::Read { .. } => "mount /proc and /sys/fs/cgroup",
         LayoutError::Enable { .. } => {
-            "make /sys/fs/cgroup writable; under systemd, set Delegate=yes for the service; in a container, give it a \
-             cgroup namespace of its own"
+            "make /sys/fs/cgroup writable and the service root; in a container, give it a cgroup namespace of its own"
         }
     };
     Finding::missing("cgroups", chain(error), fix)

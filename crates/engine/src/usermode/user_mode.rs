@@ -58,11 +58,17 @@ impl UserMode {
     }
 }
 
-/// Tells the cgroups of services with different data directories apart.
+/// Tells the cgroups of services with different data directories apart: the same for every spelling of a directory's
+/// path, and before and after it is made.
 fn scope_of(sandboxes: &Path) -> String {
-    let path = sandboxes.canonicalize().or_else(|_| std::path::absolute(sandboxes));
-    let path = path.unwrap_or_else(|_| sandboxes.to_owned());
-    let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
+    let absolute = std::path::absolute(sandboxes).unwrap_or_else(|_| sandboxes.to_owned());
+    let resolved = absolute.ancestors().find_map(|existing| {
+        let rest = absolute.strip_prefix(existing).ok()?;
+        // Joining nothing would leave a slash at the end.
+        let rest = (!rest.as_os_str().is_empty()).then_some(rest);
+        existing.canonicalize().ok().map(|existing| rest.map_or(existing.clone(), |rest| existing.join(rest)))
+    });
+    let digest = Sha256::digest(resolved.unwrap_or(absolute).as_os_str().as_encoded_bytes());
     digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -197,6 +203,18 @@ mod tests {
     #[test]
     fn services_with_different_data_have_different_scopes() {
         assert_ne!(scope_of(Path::new("/var/lib/hutch/sandboxes")), scope_of(Path::new("/tmp/hutch/sandboxes")));
-        assert_eq!(scope_of(Path::new("/a/../nowhere")).len(), 8);
+    }
+
+    #[test]
+    fn a_directory_has_one_scope_however_it_is_named_and_whether_it_is_there_yet() {
+        let directory = tempfile::tempdir().unwrap();
+        let (real, link) = (directory.path().join("real"), directory.path().join("link"));
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let before = scope_of(&link.join("sandboxes"));
+        assert_eq!(before.len(), 8);
+        std::fs::create_dir(real.join("sandboxes")).unwrap();
+        assert_eq!(before, scope_of(&link.join("sandboxes")));
+        assert_eq!(before, scope_of(&real.join("sandboxes")));
     }
 }
