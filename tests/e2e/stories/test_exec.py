@@ -127,11 +127,11 @@ def test_arguments_arrive_as_they_are(sandbox):
     assert json.loads(result["stdout"]) == arguments
 
 
-@pytest.mark.parametrize("size", [130_000, 1_000_000])
+@pytest.mark.parametrize("size", [130_000, 2_000_000])
 def test_a_large_script_arrives(sandbox, size):
     """A single argument has a limit in the kernel; standard input has none."""
-    script = "#" + "x" * size + "\necho reached\n"
-    assert sandbox.run("bash", "-s", stdin=script)["stdout"] == "reached\n"
+    script = "#" + "x" * size + "\nprint('reached')\n"
+    assert sandbox.run("python3", "-", stdin=script)["stdout"] == "reached\n"
 
 
 def test_a_program_that_is_not_there(sandbox):
@@ -337,22 +337,27 @@ def test_a_character_cut_off_at_the_end_is_replaced(sandbox):
 # Row 14: output without end.
 
 GIB = 1 << 30
-LINE = b"0123456789abcdef" * 64
+MIB = 1 << 20
 
 
+def prints(mebibytes, after=""):
+    """A program that prints so much at full speed."""
+    return f"import sys\nfor _ in range({mebibytes}): sys.stdout.buffer.write(b'a' * {MIB})\nsys.stdout.flush()\n{after}"
+
+
+@pytest.mark.timeout(600)
 def test_a_gigabyte_flows_through_in_bounded_memory(service, sandbox):
     before = service.resident()
     highest, count = before, 0
-    script = f"head -c {GIB} /dev/zero | tr '\\0' a"
-    with sandbox.stream("bash", "-c", script) as stream:
+    with sandbox.stream("python3", "-c", prints(1024)) as stream:
         for number in itertools.count():
-            piece = stream.read(1 << 20)
+            piece = stream.read(MIB)
             if not piece:
                 break
             count += piece.count(b"a")
+            tail = piece
             if number % 256 == 0:
                 highest = max(highest, service.resident())
-            tail = piece
     assert b'"exit_code":0' in tail.replace(b" ", b"")
     assert count >= GIB, "the frames' own words have the letter too"
     assert highest - before < 128 << 20, f"the service grew by {(highest - before) >> 20} MiB"
@@ -378,8 +383,8 @@ def test_a_reader_that_stops_stops_the_writer(service, sandbox):
     until(lambda: sandbox.shell("pgrep -x tr")["exit_code"] == 1, "the command to be killed")
 
 
-def test_a_buffered_gigabyte_is_cut_and_says_so(service, sandbox):
-    result = sandbox.shell(f"head -c {GIB} /dev/zero | tr '\\0' a; echo end >&2; exit 5")
+def test_a_buffered_answer_is_cut_and_says_so(service, sandbox):
+    result = sandbox.run("python3", "-c", prints(256, "print('end', file=sys.stderr); sys.exit(5)"))
     assert len(result["stdout"]) == 16 << 20 and result["stderr"] == "end\n" and result["exit_code"] == 5
     assert result["truncated"] is True and result["stdout_truncated"] is True
     assert not result.get("stderr_truncated")
@@ -405,8 +410,8 @@ def test_a_limit_never_tears_a_character(sandbox):
 
 
 def test_no_zombies_are_left(sandbox):
-    sandbox.check("for i in $(seq 2000); do (true &) ; done; for i in $(seq 50); do (sleep 0.01 &) ; done")
-    for _ in range(100):
+    sandbox.check("for i in $(seq 300); do (true &) ; done; for i in $(seq 50); do (sleep 0.01 &) ; done")
+    for _ in range(50):
         sandbox.run("true")
     zombies = "ps -eo stat= | grep -c '^Z'"
     until(lambda: sandbox.shell(zombies)["stdout"].strip() == "0", "zombies to be gathered")
@@ -428,7 +433,7 @@ def test_commands_run_beside_each_other(sandbox):
 
 
 def test_exec_keeps_working_after_many(sandbox):
-    for number in range(200):
+    for number in range(100):
         assert sandbox.run("echo", str(number))["stdout"] == f"{number}\n"
 
 
