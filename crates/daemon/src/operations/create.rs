@@ -177,13 +177,14 @@ async fn admit(core: &Arc<Core>, mut new: NewSandbox, since: Instant) -> Result<
     let place = core.capacity.admit(Mebibytes(new.spec.memory_mib), Supply::measure(core.data.root()));
     let place = place.map_err(|no_room: NoRoom| unavailable(core, no_room.to_string()))?;
     let core = Arc::clone(core);
+    let names: Vec<String> = new.names.iter().map(ToString::to_string).collect();
     // In a task of its own: a caller that goes away now must not leave a row without an owner.
     let begun = tokio::spawn(async move {
         let now = core.clock.now();
         let recorded = core.store.write("record a sandbox", move |db| query::insert(db, new, now)).await;
         let row = match recorded.map_err(|error| Error::internal(&error))? {
             Ok(row) => row,
-            Err(taken) => return refused(taken),
+            Err(taken) => return refused(taken, &names),
         };
         let beginning = Beginning { row, plan: Plan::Create, place: Some(place), since, turn: Some(turn) };
         Ok(Outcome::Begun(owner::spawn(&core, beginning)))
@@ -203,13 +204,17 @@ fn unavailable(core: &Core, message: String) -> Error {
     Error::new(ErrorKind::Unavailable, message).with_retry_after(RETRY_AFTER)
 }
 
-fn refused(taken: Taken) -> Result<Outcome, Error> {
+fn refused(taken: Taken, names: &[String]) -> Result<Outcome, Error> {
     match taken {
         Taken::Repeated(receipt) => Ok(Outcome::Repeated(receipt)),
         Taken::Key => Err(mismatch()),
         Taken::Name => {
-            let message = "another living sandbox has this name; destroy it, or choose another name";
-            Err(Error::new(ErrorKind::NameTaken, message).with_field("name", message))
+            let message = match names {
+                [name] => format!("a living sandbox is named {name:?} already; destroy it, or choose another name"),
+                _ => "no name could be made up that is free; try again, or give one".to_owned(),
+            };
+            let error = Error::new(ErrorKind::NameTaken, message.clone());
+            Err(error.with_field("name", message))
         }
         Taken::Slots => {
             let message = "no capacity: all host user ids for sandboxes are in use";
