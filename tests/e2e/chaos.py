@@ -30,6 +30,9 @@ LOST = (OSError, http.client.HTTPException, ValueError)
 #: Sandboxes that are kept alive for a while, to be harmed or to be found unharmed at the end.
 RESIDENTS = 6
 
+#: How many attempts a sandbox may need: a service that is killed takes all creates along that are under way.
+ATTEMPTS = 5
+
 
 class Told(AssertionError):
     """A promise was broken."""
@@ -62,13 +65,17 @@ class Chaos:
                 self.problems.append(f"sandbox {number}: {type(error).__name__}: {error}")
 
     def next_number(self):
+        """The next attempt's number, until enough sandboxes have come to run."""
         with self.lock:
-            if self.begun == self.count:
+            if self.counts["created"] >= self.count:
+                return None
+            if self.begun == ATTEMPTS * self.count:
+                self.problems.append(f"{self.begun} attempts made only {self.counts['created']} sandboxes")
                 return None
             self.begun += 1
-            if self.begun % 10 == 0:
+            if self.begun % 20 == 0:
                 done = ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
-                print(f"{self.begun}/{self.count}: {done}", file=sys.stderr, flush=True)
+                print(f"{self.counts['created']}/{self.count}: {done}", file=sys.stderr, flush=True)
             return self.begun
 
     def one(self, number):

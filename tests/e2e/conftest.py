@@ -1,6 +1,7 @@
 """One service for all stories; each story has the sandboxes that it needs."""
 
 import itertools
+import signal
 
 import pytest
 
@@ -92,6 +93,11 @@ def sandbox(account):
 def sandbox_name():
     """A name that no other story uses."""
     return f"story-{next(_numbers)}"
+
+
+def pytest_configure():
+    """Who is asked to end, ends well: fixtures take away what they made."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config, items):
