@@ -166,7 +166,9 @@ def test_nothing_of_the_host_is_seen(service, create):
 
 def test_the_guest_has_no_network_but_its_own_loopback(create):
     sandbox = create()
-    assert sandbox.check("ls /sys/class/net").split() == ["lo"]
+    up = [line.split()[0] for line in sandbox.check("ip -brief link show up").splitlines()]
+    assert up == ["lo"], "what is not up leads nowhere"
+    assert sandbox.check("ip route show; ip -6 route show") == "", "there is no way out"
     assert sandbox.shell("echo > /dev/tcp/203.0.113.1/80")["exit_code"] != 0
     script = "import socket; s=socket.create_server(('127.0.0.1',0)); socket.create_connection(s.getsockname()); print('own')"
     assert sandbox.run("python3", "-c", script)["stdout"] == "own\n"

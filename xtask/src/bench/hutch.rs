@@ -70,7 +70,8 @@ impl Hutch {
 
     /// The image's file, so that the other contestant runs on the same.
     pub(super) fn image(&self, root: &Path) -> Result<PathBuf> {
-        let listed = output_of(Command::new(root.join("target/release/hutch")).args(["images", "ls", "--local", "--json"]))?;
+        let listed =
+            output_of(Command::new(root.join("target/release/hutch")).args(["images", "ls", "--local", "--json"]))?;
         let listed: Value = serde_json::from_slice(&listed).context("read the list of images")?;
         find_path(&listed, IMAGE).with_context(|| format!("find the file of {IMAGE} in {listed}"))
     }
