@@ -18,6 +18,8 @@ pub struct Error {
     pub log: Option<Box<str>>,
     /// When trying again may succeed, in whole seconds on the wire.
     pub retry_after: Option<Duration>,
+    /// With [`ErrorKind::RangeNotSatisfiable`]: the size of the file, so that the caller can ask better.
+    pub file_size: Option<u64>,
 }
 
 macro_rules! kinds {
@@ -90,7 +92,7 @@ kinds! {
 impl Error {
     /// An error with a message for the caller.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, message: message.into(), fields: BTreeMap::new(), log: None, retry_after: None }
+        Self { kind, message: message.into(), fields: BTreeMap::new(), log: None, retry_after: None, file_size: None }
     }
 
     /// A value of the request that is not acceptable: names the field.
@@ -103,6 +105,12 @@ impl Error {
     pub fn not_found(what: &str, reference: &str) -> Self {
         let reference: String = reference.chars().take(128).collect();
         Self::new(ErrorKind::NotFound, format!("there is no {what} {reference:?}"))
+    }
+
+    /// A range that lies outside of a file of this size.
+    pub fn range_outside(size: u64) -> Self {
+        let message = format!("the range lies outside of the file, which has {size} bytes");
+        Self { file_size: Some(size), ..Self::new(ErrorKind::RangeNotSatisfiable, message) }
     }
 
     /// A fault of ours: the caller learns that it happened, the log learns what.

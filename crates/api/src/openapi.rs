@@ -4,7 +4,7 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::{Access, Body, ErrorKind, OPERATIONS, Operation, Parameter};
+use crate::{Access, Body, ErrorKind, OPERATIONS, Operation, OperationId, Parameter};
 
 /// The whole document (OpenAPI 3.1).
 pub fn document() -> Value {
@@ -56,6 +56,14 @@ fn describe(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
     if !parameters.is_empty() {
         described["parameters"] = parameters.into();
     }
+    match operation.id {
+        OperationId::ReadFile => described["responses"]["206"] = success(operation.response, generator),
+        // The one refusal that carries the data of a success.
+        OperationId::Ready => {
+            described["responses"]["503"] = answer("Not ready.", "fail", operation.response, generator);
+        }
+        _ => {}
+    }
     if operation.access == Access::Open {
         described["security"] = json!([]);
     }
@@ -73,15 +81,20 @@ fn describe(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
 }
 
 fn success(body: Body, generator: &mut SchemaGenerator) -> Value {
+    answer("Done.", "success", body, generator)
+}
+
+/// An answer whose JSON is in an envelope of this status word.
+fn answer(description: &str, word: &str, body: Body, generator: &mut SchemaGenerator) -> Value {
     let enveloped = |data: Value| {
         json!({ "schema": {
             "type": "object",
             "required": ["status", "data"],
-            "properties": { "status": { "const": "success" }, "data": data },
+            "properties": { "status": { "const": word }, "data": data },
         } })
     };
     let content = match body {
-        Body::Empty => return json!({ "description": "Done." }),
+        Body::Empty => return json!({ "description": description }),
         Body::Json(schema) => json!({ "application/json": enveloped(schema(generator).into()) }),
         Body::JsonOrLines(schema, line) => {
             let whole = enveloped(schema(generator).into());
@@ -89,7 +102,7 @@ fn success(body: Body, generator: &mut SchemaGenerator) -> Value {
         }
         Body::Bytes(media_type) => json!({ media_type: {} }),
     };
-    json!({ "description": "Done.", "content": content })
+    json!({ "description": description, "content": content })
 }
 
 fn placeholders(path: &str) -> impl Iterator<Item = &str> {

@@ -252,6 +252,7 @@ async fn ranges() {
     let headers = format!("X-Api-Key: {KEY}\r\nRange: bytes=10-\r\n");
     let answer = ask(&server, "GET", "/v1/sandboxes/quick-otter/files?path=/f", &headers, "").await;
     assert_eq!(answer.status, 416);
+    assert!(answer.head.contains("content-range: bytes */10"), "{}", answer.head);
 }
 
 #[tokio::test]

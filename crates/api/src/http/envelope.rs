@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::response::Response;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -47,6 +47,10 @@ pub(super) fn failure(error: &Error) -> Response {
     if let Some(after) = error.retry_after {
         let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if let Some(size) = error.file_size {
+        let range = HeaderValue::from_str(&format!("bytes */{size}")).expect("digits are ASCII");
+        response.headers_mut().insert(CONTENT_RANGE, range);
     }
     if error.kind == ErrorKind::Unauthenticated {
         let scheme = HeaderValue::from_static("ApiKey header=\"X-Api-Key\"");

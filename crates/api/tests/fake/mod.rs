@@ -359,7 +359,7 @@ impl Operations for Fake {
         self.known(sandbox)?;
         let whole = self.file(&file.path)?;
         let size = whole.len() as u64;
-        let outside = || Error::new(ErrorKind::RangeNotSatisfiable, format!("the file has {size} bytes"));
+        let outside = || Error::range_outside(size);
         let (offset, length) = file.range.map_or(Some((0, size)), |range| range.resolve(size)).ok_or_else(outside)?;
         let part = whole.slice(usize::try_from(offset).unwrap()..usize::try_from(offset + length).unwrap());
         // A file that becomes shorter while it is read.

@@ -65,10 +65,7 @@ pub(super) async fn read(
                 Ok(status) => status,
                 Err(error) => return Err(core.agent_error(&handle, error).await),
             };
-            Some(range.resolve(status.size).ok_or_else(|| {
-                let message = format!("the range lies outside of the file, which has {} bytes", status.size);
-                Error::new(ErrorKind::RangeNotSatisfiable, message)
-            })?)
+            Some(range.resolve(status.size).ok_or_else(|| Error::range_outside(status.size))?)
         }
     };
     let (offset, length) = part.map_or((0, None), |(offset, length)| (offset, Some(length)));
