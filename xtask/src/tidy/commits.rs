@@ -12,7 +12,7 @@ const COMMITS: &str = "100";
 const SUBJECT_LENGTH: usize = 72;
 
 /// Commits that others had already built on when the rule caught them: history is not rewritten.
-const EXEMPT: [&str; 1] = ["7a02621"];
+const EXEMPT: [&str; 2] = ["7a02621", "4f9cb95"];
 
 /// Imperatives that end as other forms do.
 const IMPERATIVES: [&str; 12] =
