@@ -255,6 +255,23 @@ async fn sandboxes_in_tables_lines_and_json() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_is_not_built_is_waited_for() {
+    let server = server().await;
+    let ran = run(&server, &["create", "--image", "building:1"]).await;
+    assert_eq!((ran.code, ran.stdout), (Some(0), format!("{ID}\n")));
+    let expected = "the image building:1 is built first; this happens once\n  unpacking packages\ncreated: ";
+    assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
+
+    let broken = run(&server, &["images", "build", "broken:1"]).await;
+    assert_eq!(broken.code, Some(1));
+    assert!(
+        broken.stderr.contains("error: the image broken:1 could not be built: no space left\n\nhint: "),
+        "{}",
+        broken.stderr
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn audit_and_doctor_have_a_verdict() {
     let server = server().await;
     let audit = run(&server, &["audit"]).await;

@@ -26,6 +26,8 @@ pub struct Fake {
     pub filters: Mutex<Vec<SandboxFilter>>,
     pub killed: Arc<AtomicUsize>,
     pub destroyed: AtomicUsize,
+    /// How often the image `building:1` was asked about; it is ready at the third time.
+    pub looks: AtomicUsize,
     /// How long a create takes.
     pub slow_create: Mutex<Duration>,
     pub observed: AtomicUsize,
@@ -262,6 +264,13 @@ impl Operations for Fake {
     }
 
     async fn image(&self, _: &Caller, name: &str) -> Result<ImageView, Error> {
+        if name == "building:1" && self.looks.fetch_add(1, Ordering::SeqCst) >= 2 {
+            return Ok(ImageView { status: ImageStatus::Ready, progress: None, ..image(name) });
+        }
+        if name == "broken:1" {
+            let error = Some("no space left".into());
+            return Ok(ImageView { status: ImageStatus::Failed, progress: None, error, ..image(name) });
+        }
         Ok(image(name))
     }
 
@@ -270,7 +279,7 @@ impl Operations for Fake {
     }
 
     async fn create_sandbox(&self, _: &Caller, request: CreateSandbox) -> Result<CreatedSandbox, Error> {
-        if request.rootfs.as_deref() == Some("building:1") {
+        if request.rootfs.as_deref() == Some("building:1") && self.looks.load(Ordering::SeqCst) < 3 {
             return Err(Error::new(ErrorKind::ImageBuilding, "the image building:1 is being built: 40 % done")
                 .with_retry_after(Duration::from_millis(1500)));
         }
