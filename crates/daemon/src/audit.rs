@@ -1,8 +1,8 @@
 //! What is on the host because of sandboxes, and whose it is.
 //!
 //! The host is looked at first and the store read afterwards. A sandbox is recorded before anything of it is made,
-//! so whatever was seen has a row that holds it, unless nobody owns it; or unless its sandbox went in between,
-//! and then it is gone already.
+//! so whatever was seen has a row that holds it, unless nobody owns it; or unless its sandbox went in between. So
+//! what seems to be nobody's is looked at once more: a sandbox lets go of its row only after all it had is gone.
 
 use std::collections::HashSet;
 use std::io;
@@ -91,7 +91,17 @@ where
     let machines = engine.artefacts().await.map_err(AuditError::Engine)?;
     let files = files(&data.sandboxes())?;
     let held = held().await.map_err(AuditError::Store)?;
-    Ok(assign(machines, files, &held))
+    let mut findings = assign(machines, files, &held);
+    if findings.iter().any(|finding| finding.owner.is_none()) {
+        let machines: HashSet<String> =
+            engine.artefacts().await.map_err(AuditError::Engine)?.into_iter().map(|artefact| artefact.name).collect();
+        findings.retain(|finding| match &finding.thing {
+            _ if finding.owner.is_some() => true,
+            Thing::Machine(artefact) => machines.contains(&artefact.name),
+            Thing::File(path) => path.symlink_metadata().is_ok(),
+        });
+    }
+    Ok(findings)
 }
 
 /// The ids of the sandboxes that may have something on the host.

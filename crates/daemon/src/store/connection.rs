@@ -1,5 +1,6 @@
 //! Opening the database file: pragmas, magic, version.
 
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,9 @@ pub fn open(path: &Path, access: Access) -> Result<Connection, StoreError> {
         Access::Read | Access::Edit => OpenFlags::SQLITE_OPEN_READ_WRITE,
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     };
+    if access == Access::Write {
+        make_private(path).map_err(|error| failed(rusqlite::Error::ToSqlConversionFailure(Box::new(error))))?;
+    }
     let mut connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
     // Another process can hold the file for the length of one transaction: a key command, or a backup.
     connection.busy_timeout(Duration::from_secs(10)).map_err(failed)?;
@@ -55,6 +59,12 @@ pub fn open(path: &Path, access: Access) -> Result<Connection, StoreError> {
         }
     }
     Ok(connection)
+}
+
+/// Makes the file, if there is none, for its owner's eyes only: it holds what users put into environments. SQLite
+/// gives its other files the same bits.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path).map(drop)
 }
 
 /// Refuses a database that some other program made.
@@ -82,6 +92,18 @@ mod tests {
         Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (a)").unwrap();
         let error = open(&path, Access::Write).unwrap_err();
         assert!(matches!(error, StoreError::Foreign { found: 0, .. }), "{error}");
+    }
+
+    #[test]
+    fn the_file_is_for_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let connection = open(&folder.path().join("hutch.db"), Access::Write).unwrap();
+        connection.execute("INSERT INTO memory VALUES ('a', 'b')", []).unwrap();
+        for name in ["hutch.db", "hutch.db-wal"] {
+            let mode = std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
     }
 
     #[test]
