@@ -89,6 +89,7 @@ pub(crate) fn build(options: &Options) -> Result<PathBuf> {
         return Ok(kernel);
     }
 
+    sweep(&cache)?;
     let _lock = lock(&cache, &key)?;
     if kernel.exists() && !options.again {
         eprintln!("kernel: another build has just made {}", kernel.display());
@@ -160,6 +161,23 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Removes what killed builds left: work directories whose lock nobody has.
+fn sweep(cache: &Path) -> Result<()> {
+    for entry in fs::read_dir(cache).with_context(|| format!("cannot list {}", cache.display()))? {
+        let path = entry.with_context(|| format!("cannot list {}", cache.display()))?.path();
+        if path.extension().is_none_or(|extension| extension != "work") {
+            continue;
+        }
+        let lock = path.with_extension("lock");
+        let file = File::create(&lock).with_context(|| format!("cannot open the lock {}", lock.display()))?;
+        if file.try_lock().is_ok() {
+            eprintln!("kernel: removing {}, which a killed build left", path.display());
+            fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
 /// The right to build the kernel of this key; waits for a build that has it. Free again when dropped.
 fn lock(cache: &Path, key: &str) -> Result<File> {
     let path = cache.join(format!("{key}.lock"));
@@ -169,4 +187,26 @@ fn lock(cache: &Path, key: &str) -> Result<File> {
         file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
     }
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_builds_is_swept() {
+        let cache = std::env::temp_dir().join(format!("hutch-kernel-sweep-{}", std::process::id()));
+        for directory in ["dead.work/tree", "alive.work", "done"] {
+            fs::create_dir_all(cache.join(directory)).expect("a directory");
+        }
+        let held = lock(&cache, "alive").expect("a lock");
+        sweep(&cache).expect("the cache can be swept");
+        assert!(!cache.join("dead.work").exists());
+        assert!(cache.join("alive.work").exists());
+        assert!(cache.join("done").exists());
+        drop(held);
+        sweep(&cache).expect("the cache can be swept");
+        assert!(!cache.join("alive.work").exists());
+        fs::remove_dir_all(&cache).expect("the test's own directory");
+    }
 }
