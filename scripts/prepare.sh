@@ -59,3 +59,16 @@ prepare_build() {
 prepare_node() {
     command -v npm >/dev/null || prepare_packages nodejs npm
 }
+
+# Builds programs, guest and first image, once.
+guest_is_ready=
+prepare_guest() {
+    [ -z "$guest_is_ready" ] || return 0
+    step "Building Hutch (target/release/hutch)"
+    cargo build --release --locked -p hutch-cli -p hutch-jail
+    step "Building the guest: kernel, agent, boot image (target/guest)"
+    cargo xtask guest
+    step "Building the image debian:13"
+    target/release/hutch images build debian:13
+    guest_is_ready=yes
+}
