@@ -1,10 +1,12 @@
 //! What all parts of the daemon share.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hutch_engine::{Engine, MachineSpec};
 use hutch_units::Mebibytes;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::{Semaphore, watch};
 
 use crate::capacity::Capacity;
@@ -16,9 +18,17 @@ use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::store::{SandboxRow, Store};
 
-/// The first of the host user ids that sandboxes run under; the slot is added to it. Far above what a host's own
-/// users and the usual ranges of subordinate ids have, and the highest is below 2^31.
-pub(crate) const FIRST_UID: u32 = 0x4000_0000;
+/// The lowest host user id that any sandbox runs under. Far above what a host's own users and the usual ranges of
+/// subordinate ids have.
+const LOWEST_UID: u32 = 0x4000_0000;
+
+/// The host user id of the sandbox that holds a slot. Each data directory has one of 2^13 ranges of 2^16 ids, by the
+/// hash of its path: two services on one host do not give out the same ids, and the highest is below 2^31.
+fn host_uid(data: &Path, slot: u32) -> u32 {
+    let digest = Sha256::digest(data.as_os_str().as_encoded_bytes());
+    let range = u32::from(u16::from_be_bytes([digest[0], digest[1]])) & 0x1fff;
+    LOWEST_UID + (range << 16) + (slot & 0xffff)
+}
 
 /// What does not change while the daemon runs.
 #[derive(Debug, Clone)]
@@ -108,7 +118,7 @@ impl Core {
             memory: Mebibytes(row.spec.memory_mib),
             vcpu: row.spec.vcpu,
             cpu_quota_percent: row.spec.cpu_quota_percent,
-            host_uid: FIRST_UID + row.slot.unwrap_or(0),
+            host_uid: host_uid(self.data.root(), row.slot.unwrap_or(0)),
             hostname: row.name.as_str().to_owned(),
         }
     }
@@ -118,5 +128,18 @@ impl Core {
         let mut stopping = self.stopping.subscribe();
         // The sender lives in `self`, so that the wait can only end by the value.
         drop(stopping.wait_for(|stopping| *stopping).await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_with_different_data_give_out_different_uids() {
+        let (one, other) = (Path::new("/var/lib/hutch"), Path::new("/srv/hutch"));
+        assert_ne!(host_uid(one, 0), host_uid(other, 0));
+        assert_eq!(host_uid(one, 7), host_uid(one, 0) + 7);
+        assert!((LOWEST_UID..1 << 31).contains(&host_uid(other, 0xffff)));
     }
 }

@@ -132,13 +132,16 @@ impl GuestFiles {
     /// # Errors
     /// Says which file is missing, unreadable or not what `guest.json` describes.
     pub fn open(directory: &Path) -> Result<Self, GuestError> {
+        // The launcher is told absolute paths only.
+        let directory =
+            std::path::absolute(directory).map_err(|source| GuestError::Read { path: directory.to_owned(), source })?;
         let path = directory.join(Self::MANIFEST);
         let text = std::fs::read(&path).map_err(|source| GuestError::Read { path: path.clone(), source })?;
         let manifest = parse_manifest(&path, &text)?;
         let (kernel, boot_image) = (directory.join(Self::KERNEL), directory.join(Self::BOOT_IMAGE));
         check_digest(&kernel, &manifest.kernel_digest)?;
         check_digest(&boot_image, &manifest.boot_image_digest)?;
-        Ok(Self { directory: directory.to_owned(), kernel, boot_image, manifest })
+        Ok(Self { directory, kernel, boot_image, manifest })
     }
 }
 

@@ -103,7 +103,7 @@ pub enum Taken {
 }
 
 /// How many host uids there are for sandboxes.
-pub const SLOTS: u32 = 1 << 20;
+pub const SLOTS: u32 = 1 << 16;
 
 pub(super) const COLUMNS: &str = "id, account, name, state, desired, reason, step, slot, spec, machine, \
     auto_pause_after_seconds, spawn_ms, created_at, running_at, ended_at, expires_at, last_activity_at, \
