@@ -41,7 +41,7 @@ async fn the_jail_holds_on_cgroup_version_2() {
     let opened = Lab::open(build::make).await.and_then(|lab| Ok((lab, probe(directory.path())?)));
     let (lab, probe) = match opened {
         Ok(opened) => opened,
-        Err(reason) => return eprintln!("skipped: {reason}"),
+        Err(reason) => return crate::skip(&reason),
     };
     let (launcher, tests) = (build::launcher(), jail_tests());
     let mut spec = lab.spec();

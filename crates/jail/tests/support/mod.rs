@@ -31,6 +31,7 @@ pub(crate) fn unfit() -> Option<String> {
 macro_rules! skip_if_unfit {
     () => {
         if let Some(reason) = support::unfit() {
+            assert!(std::env::var_os("HUTCH_NO_SKIP").is_none(), "skipped: {reason}");
             eprintln!("skipped: {reason}");
             return;
         }

@@ -38,7 +38,7 @@ impl Lab {
             return Err("not root".to_owned());
         }
         let cache = Cache::from_environment().map_err(|error| error.to_string())?;
-        let image = Image::default_image();
+        let image = Image::find("debian:13").map_err(|error| error.to_string())?;
         let built = image.built(&cache).map_err(|error| error.to_string())?;
         let built = built.ok_or_else(|| format!("the image {} is not built", image.name()))?;
         drop(built);
