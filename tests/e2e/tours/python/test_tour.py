@@ -191,7 +191,7 @@ def create_sandbox(tour):
     for request, words in [
         (CreateSandboxRequest(shape="s-0vcpu"), ["shape", "choices"]),
         (CreateSandboxRequest(shape=SHAPE, rootfs="windows:95"), ["rootfs", IMAGE]),
-        (CreateSandboxRequest(shape=SHAPE, name=tour.sandbox.name), [tour.sandbox.name]),
+        (CreateSandboxRequest(shape=SHAPE, rootfs=IMAGE, name=tour.sandbox.name), [tour.sandbox.name]),
     ]:
         with pytest.raises(APIError) as error:
             tour.client.create_sandbox(request)
