@@ -61,10 +61,14 @@ kinds! {
     NotFound = "not_found", 404;
     /// The path exists, the method does not.
     MethodNotAllowed = "method_not_allowed", 405;
-    /// The sandbox's name is in use by another living sandbox of the account.
+    /// The name is in use by another living sandbox, or another snapshot, of the account.
     NameTaken = "name_taken", 409;
     /// The sandbox is not in a state that allows this.
     WrongState = "wrong_state", 409;
+    /// The sandbox was paused while the operation ran: how it would have ended is not known.
+    SandboxPaused = "sandbox_paused", 409;
+    /// The snapshot, or the paused sandbox, was saved with another kernel, agent or processor, or its files are damaged.
+    SnapshotUnusable = "snapshot_unusable", 409;
     /// The target exists already, or is not of the expected kind.
     Conflict = "conflict", 409;
     /// The same idempotency key came with another request before.

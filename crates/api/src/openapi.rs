@@ -62,6 +62,10 @@ fn describe(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
         OperationId::Ready => {
             described["responses"]["503"] = answer("Not ready.", "fail", operation.response, generator);
         }
+        OperationId::PauseSandbox | OperationId::ResumeSandbox => {
+            let begun = "Begun; the header X-Poll-After says after how many seconds to look again.";
+            described["responses"]["202"] = answer(begun, "success", operation.response, generator);
+        }
         _ => {}
     }
     if operation.access == Access::Open {
@@ -71,7 +75,9 @@ fn describe(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
         Body::Empty => {}
         Body::Json(schema) | Body::JsonOrLines(schema, _) => {
             let content = json!({ "application/json": { "schema": schema(generator) } });
-            described["requestBody"] = json!({ "required": true, "content": content });
+            // Nothing means what `{}` means where no field is needed.
+            let needed = !matches!(operation.id, OperationId::ForkSandbox | OperationId::CreateSnapshot);
+            described["requestBody"] = json!({ "required": needed, "content": content });
         }
         Body::Bytes(media_type) => {
             described["requestBody"] = json!({ "required": true, "content": { media_type: {} } });

@@ -7,10 +7,11 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 
 use crate::{
-    AuditReport, CreateSandbox, Created, CreatedSandbox, Deleted, DestroyedSandbox, DoctorReport, Error, Execute,
-    ExecuteEvent, FileBody, FileEntry, GuestPath, HostView, ImageView, MakeDirectory, MoveFile, Moved, OperationId,
-    Page, PageRequest, ReadFile, Readiness, RemoveFile, RootfsCatalogue, SandboxFilter, SandboxReference, SandboxView,
-    ShapeView, UpdateSandbox, WhoAmI, WriteFile, Written,
+    AuditReport, CreateSandbox, CreateSnapshot, Created, CreatedSandbox, Deleted, DeletedSnapshot, DestroyedSandbox,
+    DoctorReport, Error, Execute, ExecuteEvent, FileBody, FileEntry, ForkSandbox, GuestPath, HostView, ImageView,
+    MakeDirectory, MoveFile, Moved, OperationId, Page, PageRequest, Period, ReadFile, Readiness, RemoveFile,
+    RootfsCatalogue, SandboxFilter, SandboxReference, SandboxUsage, SandboxView, ShapeView, SnapshotFilter,
+    SnapshotReference, SnapshotView, Until, UpdateSandbox, UsageQuery, UsageReport, WhoAmI, WriteFile, Written,
 };
 
 /// Bytes on their way. An error ends the stream.
@@ -103,6 +104,77 @@ pub trait Operations: Send + Sync + 'static {
         caller: &Caller,
         sandbox: &SandboxReference,
     ) -> impl Future<Output = Result<DestroyedSandbox, Error>> + Send;
+
+    /// Saves a sandbox's memory and ends its processes. One that is paused is answered as it is.
+    ///
+    /// What is attached to it, like a running command, ends with
+    /// [`ErrorKind::SandboxPaused`](crate::ErrorKind::SandboxPaused), never with an exit code.
+    fn pause_sandbox(
+        &self,
+        caller: &Caller,
+        sandbox: &SandboxReference,
+        until: Until,
+    ) -> impl Future<Output = Result<SandboxView, Error>> + Send;
+    /// Brings a paused sandbox back, or one in the state `error`. One that runs is answered as it is; one that is on the
+    /// way to be paused is paused first.
+    fn resume_sandbox(
+        &self,
+        caller: &Caller,
+        sandbox: &SandboxReference,
+        until: Until,
+    ) -> impl Future<Output = Result<SandboxView, Error>> + Send;
+    /// Copies a paused or running sandbox [`ForkSandbox::copies`] times. All or none: when one copy cannot be made, the
+    /// others are taken back. Answers when the copies run, or are paused with `start_paused`.
+    fn fork_sandbox(
+        &self,
+        caller: &Caller,
+        sandbox: &SandboxReference,
+        request: ForkSandbox,
+    ) -> impl Future<Output = Result<Vec<SandboxView>, Error>> + Send;
+
+    /// Takes a snapshot of a running or paused sandbox and answers when it is whole.
+    fn create_snapshot(
+        &self,
+        caller: &Caller,
+        sandbox: &SandboxReference,
+        request: CreateSnapshot,
+    ) -> impl Future<Output = Result<SnapshotView, Error>> + Send;
+    /// The account's snapshots, newest first. A filter for a sandbox that does not exist lets nothing through.
+    fn list_snapshots(
+        &self,
+        caller: &Caller,
+        filter: SnapshotFilter,
+        page: PageRequest,
+    ) -> impl Future<Output = Result<Page<SnapshotView>, Error>> + Send;
+    /// One snapshot.
+    fn snapshot(
+        &self,
+        caller: &Caller,
+        snapshot: &SnapshotReference,
+    ) -> impl Future<Output = Result<SnapshotView, Error>> + Send;
+    /// Deletes a snapshot. What still needs its files keeps them.
+    fn delete_snapshot(
+        &self,
+        caller: &Caller,
+        snapshot: &SnapshotReference,
+    ) -> impl Future<Output = Result<DeletedSnapshot, Error>> + Send;
+    /// Puts a sandbox back to a snapshot: memory, processes and disk. Answers when it runs. What it was is lost.
+    fn restore_snapshot(
+        &self,
+        caller: &Caller,
+        sandbox: &SandboxReference,
+        snapshot: &SnapshotReference,
+    ) -> impl Future<Output = Result<SandboxView, Error>> + Send;
+
+    /// What the account's sandboxes used.
+    fn usage(&self, caller: &Caller, query: UsageQuery) -> impl Future<Output = Result<UsageReport, Error>> + Send;
+    /// What one sandbox used.
+    fn sandbox_usage(
+        &self,
+        caller: &Caller,
+        sandbox: &SandboxReference,
+        period: Period,
+    ) -> impl Future<Output = Result<SandboxUsage, Error>> + Send;
 
     /// Starts a command. The future ends when the command was started or could not be: a program that does not exist
     /// is an [`Exit`](crate::Exit) with `error`, not an error of the operation. `max_output_bytes` is the

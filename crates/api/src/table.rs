@@ -75,6 +75,10 @@ const LIMIT: Parameter = optional("limit", "integer", "How many items at most: 5
 const OFFSET: Parameter = optional("offset", "integer", "How many items to leave out at the beginning.");
 const PATH: Parameter = required("path", "An absolute path in the sandbox.");
 const MODE: Parameter = optional("mode", "string", "Permission bits of a new file in octal; 644 when absent.");
+const WAIT: Parameter =
+    optional("wait", "boolean", "Whether to answer when it is done, with 200; without it at once, with 202.");
+const FROM: Parameter = optional("from", "string", "The beginning, as RFC 3339 or a date; all there is when absent.");
+const TO: Parameter = optional("to", "string", "The end, as RFC 3339 or a date; now when absent.");
 
 fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
@@ -159,6 +163,33 @@ operations! {
         [] Json(schema::<t::UpdateSandbox>) => Json(schema::<t::SandboxView>);
     DestroySandbox DELETE "/v1/sandboxes/{id}" Key "Destroys a sandbox; repeating it is no error."
         [] Empty => Json(schema::<t::DestroyedSandbox>);
+
+    PauseSandbox POST "/v1/sandboxes/{id}/pause" Key "Saves a sandbox's memory and frees what it holds."
+        [WAIT] Empty => Json(schema::<t::SandboxView>);
+    ResumeSandbox POST "/v1/sandboxes/{id}/resume" Key "Brings a paused sandbox back."
+        [WAIT] Empty => Json(schema::<t::SandboxView>);
+    ForkSandbox POST "/v1/sandboxes/{id}/fork" Key "Copies a paused or running sandbox; answers when the copies run."
+        [] Json(schema::<t::ForkSandbox>) => Json(schema::<t::ForkAnswer>);
+
+    CreateSnapshot POST "/v1/sandboxes/{id}/snapshots" Key "Takes a snapshot of a running or paused sandbox."
+        [] Json(schema::<t::CreateSnapshot>) => Json(schema::<t::SnapshotView>);
+    RestoreSnapshot POST "/v1/sandboxes/{id}/restore" Key "Puts a sandbox back to a snapshot; answers when it runs."
+        [] Json(schema::<t::RestoreSnapshot>) => Json(schema::<t::SandboxView>);
+    ListSnapshots GET "/v1/snapshots" Key "The account's snapshots, newest first."
+        [LIMIT, OFFSET,
+         optional("sandbox", "string", "Only those taken of this sandbox, by id or name."),
+         optional("name", "string", "Only the one with this name.")]
+        Empty => Json(schema::<t::Page<t::SnapshotView>>);
+    GetSnapshot GET "/v1/snapshots/{id}" Key "One snapshot, by id or name."
+        [] Empty => Json(schema::<t::SnapshotView>);
+    DeleteSnapshot DELETE "/v1/snapshots/{id}" Key "Deletes a snapshot; sandboxes made from it stay."
+        [] Empty => Json(schema::<t::DeletedSnapshot>);
+
+    GetUsage GET "/v1/usage" Key "What the account's sandboxes used, in total and each."
+        [FROM, TO, optional("sandbox", "string", "Only this sandbox's, by id or name."), LIMIT, OFFSET]
+        Empty => Json(schema::<t::UsageReport>);
+    GetSandboxUsage GET "/v1/sandboxes/{id}/usage" Key "What one sandbox used."
+        [FROM, TO] Empty => Json(schema::<t::SandboxUsage>);
 
     Execute POST "/v1/sandboxes/{id}/exec" Key "Runs a command; waits for it, or streams what it writes."
         [optional("stream", "boolean", "Whether the answer is a stream of frames; or the body's `stream`.")]

@@ -6,21 +6,37 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use hutch_units::SandboxName;
+use hutch_units::{SandboxName, SnapshotName};
 
-use crate::{CreateSandbox, Error, Execute, GuestPath, MakeDirectory, UpdateSandbox};
+use crate::{
+    CreateSandbox, CreateSnapshot, Error, Execute, ForkSandbox, GuestPath, MakeDirectory, Period, SnapshotReference,
+    UpdateSandbox,
+};
 
 const MAX_VARIABLES: usize = 64;
 const MAX_VALUE_BYTES: usize = 4096;
 const MAX_VARIABLES_BYTES: usize = 64 << 10;
 const MAX_LABELS: usize = 64;
+const MIN_IDLE_SECONDS: u32 = 60;
+const MAX_AUTO_PAUSE_SECONDS: u32 = 86400;
 const MAX_LIFETIME_SECONDS: u32 = 365 * 24 * 3600;
 
 impl CreateSandbox {
     /// Checks the rules and turns what means "absent" (an empty name, a disk of size 0) into `None`.
     pub(crate) fn validate(&mut self) -> Result<(), Error> {
-        for text in [&mut self.rootfs, &mut self.name, &mut self.engine, &mut self.host_id, &mut self.region] {
+        let Self { rootfs, name, engine, host_id, region, snapshot, .. } = self;
+        for text in [rootfs, name, engine, host_id, region, snapshot] {
             text.take_if(|text| text.is_empty());
+        }
+        match &self.snapshot {
+            Some(snapshot) => drop(SnapshotReference::parse(snapshot)?),
+            None if self.shape.is_empty() => {
+                return Err(Error::field(
+                    "shape",
+                    "is missing: give the id of a shape (GET /v1/shapes), or a snapshot",
+                ));
+            }
+            None => {}
         }
         self.disk_mib.take_if(|size| *size == 0);
         if let Some(name) = &self.name {
@@ -29,10 +45,7 @@ impl CreateSandbox {
         if self.bandwidth_quota_bytes.is_some_and(|bytes| bytes != 0) {
             return Err(Error::field("bandwidth_quota_bytes", "must be 0 or absent at create"));
         }
-        variables("envs", &self.envs)?;
-        if self.envs.len() > MAX_VARIABLES {
-            return Err(Error::field("envs", format!("has {} entries, the most is {MAX_VARIABLES}", self.envs.len())));
-        }
+        environment(&self.envs)?;
         for (position, disk) in self.disks.iter().enumerate() {
             GuestPath::parse(&format!("disks[{position}].mount_path"), &disk.mount_path)?;
             let inside = |path: &String| !path.starts_with('/') && !path.split('/').any(|part| part == "..");
@@ -41,27 +54,76 @@ impl CreateSandbox {
                 return Err(Error::field(field, "must be a relative path without .."));
             }
         }
-        idle(self.auto_pause_after_seconds)?;
+        idle(self.auto_pause_after_seconds, self.auto_destroy_after_seconds)?;
         labels(&self.labels)?;
         if let Some(key) = &self.idempotency_key {
             length("idempotency_key", key, 1, 255)?;
         }
-        match self.lifetime_seconds {
-            Some(0) => Err(Error::field("lifetime_seconds", "must be at least 1; leave it out for no end")),
-            given => lifetime(given),
-        }
+        first_lifetime(self.lifetime_seconds)
     }
 }
 
 impl UpdateSandbox {
     /// Checks the rules.
     pub(crate) fn validate(&self) -> Result<(), Error> {
-        idle(self.auto_pause_after_seconds)?;
-        if self.auto_pause_after_seconds.is_some() && self.disable_auto_pause == Some(true) {
-            return Err(Error::field("disable_auto_pause", "contradicts auto_pause_after_seconds; give one of them"));
-        }
+        idle(self.auto_pause_after_seconds, self.auto_destroy_after_seconds)?;
+        one_of("auto_pause_after_seconds", self.auto_pause_after_seconds, self.disable_auto_pause)?;
+        one_of("auto_destroy_after_seconds", self.auto_destroy_after_seconds, self.disable_auto_destroy)?;
         self.labels.as_ref().map_or(Ok(()), labels)?;
         lifetime(self.lifetime_seconds)
+    }
+}
+
+impl ForkSandbox {
+    /// Checks the rules and turns an empty name, which means "absent", into `None`.
+    pub(crate) fn validate(&mut self) -> Result<(), Error> {
+        self.name.take_if(|name| name.is_empty());
+        match self.count {
+            Some(count) if !(1..=Self::MAX_COUNT).contains(&count) => {
+                return Err(Error::field("count", format!("must be 1 to {}, got {count}", Self::MAX_COUNT)));
+            }
+            _ => {}
+        }
+        // The last name is the longest.
+        if let Some(name) = self.name_of(self.copies() - 1) {
+            SandboxName::parse(&name).map_err(|error| Error::field("name", format!("{name:?}: {error}")))?;
+        }
+        if self.bandwidth_quota_bytes.is_some_and(|bytes| bytes != 0) {
+            return Err(Error::field("bandwidth_quota_bytes", "must be 0 or absent at fork"));
+        }
+        self.envs.as_ref().map_or(Ok(()), environment)?;
+        self.labels.as_ref().map_or(Ok(()), labels)?;
+        idle(self.auto_pause_after_seconds, self.auto_destroy_after_seconds)?;
+        one_of("auto_pause_after_seconds", self.auto_pause_after_seconds, self.disable_auto_pause)?;
+        one_of("auto_destroy_after_seconds", self.auto_destroy_after_seconds, self.disable_auto_destroy)?;
+        first_lifetime(self.lifetime_seconds)
+    }
+}
+
+impl CreateSnapshot {
+    /// Checks the rules and turns an empty name, which means "absent", into `None`.
+    pub(crate) fn validate(&mut self) -> Result<(), Error> {
+        self.name.take_if(|name| name.is_empty());
+        self.description.take_if(|text| text.is_empty());
+        if let Some(name) = &self.name {
+            SnapshotName::parse(name).map_err(|error| Error::field("name", error.to_string()))?;
+        }
+        if let Some(text) = &self.description {
+            length("description", text, 0, 255)?;
+        }
+        labels(&self.labels)
+    }
+}
+
+impl Period {
+    /// Checks the rules.
+    pub(crate) fn validate(self) -> Result<(), Error> {
+        match (self.from, self.to) {
+            (Some(from), Some(to)) if from > to => {
+                Err(Error::field("to", format!("{to} lies before from, which is {from}")))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -125,6 +187,14 @@ impl MakeDirectory {
     }
 }
 
+fn environment(envs: &BTreeMap<String, String>) -> Result<(), Error> {
+    variables("envs", envs)?;
+    if envs.len() > MAX_VARIABLES {
+        return Err(Error::field("envs", format!("has {} entries, the most is {MAX_VARIABLES}", envs.len())));
+    }
+    Ok(())
+}
+
 fn variables(field: &str, variables: &BTreeMap<String, String>) -> Result<(), Error> {
     let mut total = 0;
     for (key, value) in variables {
@@ -165,12 +235,29 @@ fn labels(labels: &BTreeMap<String, String>) -> Result<(), Error> {
     Ok(())
 }
 
-fn idle(seconds: Option<u32>) -> Result<(), Error> {
-    match seconds {
-        Some(seconds) if !(60..=86400).contains(&seconds) => {
-            Err(Error::field("auto_pause_after_seconds", format!("must be 60 to 86400, got {seconds}")))
+fn idle(pause: Option<u32>, destroy: Option<u32>) -> Result<(), Error> {
+    let check = |field: &str, seconds: Option<u32>, most: u32| match seconds {
+        Some(seconds) if !(MIN_IDLE_SECONDS..=most).contains(&seconds) => {
+            Err(Error::field(field, format!("must be {MIN_IDLE_SECONDS} to {most}, got {seconds}")))
         }
         _ => Ok(()),
+    };
+    check("auto_pause_after_seconds", pause, MAX_AUTO_PAUSE_SECONDS)?;
+    check("auto_destroy_after_seconds", destroy, MAX_LIFETIME_SECONDS)
+}
+
+fn one_of(field: &str, seconds: Option<u32>, disable: Option<bool>) -> Result<(), Error> {
+    if seconds.is_some() && disable == Some(true) {
+        let other = field.replace("_after_seconds", "");
+        return Err(Error::field(format!("disable_{other}"), format!("contradicts {field}; give one of them")));
+    }
+    Ok(())
+}
+
+fn first_lifetime(seconds: Option<u32>) -> Result<(), Error> {
+    match seconds {
+        Some(0) => Err(Error::field("lifetime_seconds", "must be at least 1; leave it out for no end")),
+        given => lifetime(given),
     }
 }
 
@@ -246,11 +333,42 @@ mod tests {
         refused("bandwidth_quota_bytes: must be 0", |request| request.bandwidth_quota_bytes = Some(1));
         refused("labels.a=b: a label's key", |request| drop(request.labels.insert("a=b".into(), String::new())));
         refused("idempotency_key: has 0", |request| request.idempotency_key = Some(String::new()));
+        refused("auto_destroy_after_seconds: must be 60", |request| request.auto_destroy_after_seconds = Some(59));
+        refused("shape: is missing", |request| request.shape.clear());
+        refused("there is no snapshot \"No\"", |request| request.snapshot = Some("No".into()));
         refused("lifetime_seconds: must be at least 1", |request| request.lifetime_seconds = Some(0));
         refused("disks[0].sub_path: must be", |request| {
             let sub_path = Some("a/../..".into());
             request.disks = vec![DiskMount { disk_id: "d".into(), mount_path: "/d".into(), sub_path }];
         });
+    }
+
+    #[test]
+    fn a_snapshot_stands_for_a_shape() {
+        let request = create(|request| {
+            request.shape.clear();
+            request.snapshot = Some("clean-v1.2".into());
+        });
+        assert_eq!(request.unwrap().snapshot.as_deref(), Some("clean-v1.2"));
+    }
+
+    #[test]
+    fn a_fork_that_breaks_a_rule_names_the_field() {
+        let refused = |start: &str, mut request: ForkSandbox| {
+            let message = request.validate().unwrap_err().message;
+            assert!(message.starts_with(start), "{message}");
+        };
+        let fork = ForkSandbox::default;
+        assert!(fork().validate().is_ok());
+        refused("count: must be 1 to 100, got 0", ForkSandbox { count: Some(0), ..fork() });
+        refused("count: must be 1 to 100, got 101", ForkSandbox { count: Some(101), ..fork() });
+        let long = Some("a".repeat(61));
+        assert!(ForkSandbox { name: long.clone(), count: Some(9), ..fork() }.validate().is_ok());
+        refused("name: \"aaa", ForkSandbox { name: long, count: Some(10), ..fork() });
+        let both = ForkSandbox { auto_destroy_after_seconds: Some(60), disable_auto_destroy: Some(true), ..fork() };
+        refused("disable_auto_destroy: contradicts auto_destroy_after_seconds", both);
+        refused("bandwidth_quota_bytes: ", ForkSandbox { bandwidth_quota_bytes: Some(1), ..fork() });
+        refused("envs: \"-\" is no", ForkSandbox { envs: Some([("-".into(), String::new())].into()), ..fork() });
     }
 
     #[test]

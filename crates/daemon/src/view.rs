@@ -38,6 +38,8 @@ pub(crate) fn sandbox(row: &SandboxRow, settings: &Settings) -> SandboxView {
         bandwidth_ingress_bytes: None,
         forked_from: None,
         auto_pause_after_seconds: row.auto_pause_after_seconds,
+        auto_destroy_after_seconds: None,
+        snapshot: None,
         labels: row.labels.clone(),
         engine: Some(spec.engine.clone()),
         isolation: isolation(&spec.engine),

@@ -6,7 +6,7 @@ mod name;
 mod quantity;
 mod shape;
 
-pub use id::{IdError, SandboxId};
-pub use name::{NameError, SandboxName};
+pub use id::{IdError, SandboxId, SnapshotId};
+pub use name::{NameError, SandboxName, SnapshotName, SnapshotNameError};
 pub use quantity::{Bytes, Mebibytes};
 pub use shape::{SHAPES, Shape, ShapeError};

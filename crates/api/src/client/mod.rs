@@ -11,6 +11,8 @@ mod execution;
 mod file;
 mod pool;
 mod sandbox;
+mod snapshot;
+mod usage;
 
 pub use endpoint::Endpoint;
 pub use error::{ClientError, EndpointError, Refusal};

@@ -4,17 +4,16 @@ use axum::body::Body;
 use axum::response::Response;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use hutch_units::SandboxName;
 use serde::de::DeserializeOwned;
 
 use super::body::RequestBody;
 use super::envelope::{envelope, success};
 use super::request::Head;
 use super::router::Adapter;
-use super::{execute, file, json};
+use super::{execute, file, json, sandbox, snapshot, usage};
 use crate::{
-    Body as Schema, CreateSandbox, Error, Health, MakeDirectory, MoveFile, OperationId, Operations, PageRequest,
-    RemoveFile, SandboxFilter, SandboxStatus, UpdateSandbox,
+    Body as Schema, Error, Health, MakeDirectory, MoveFile, OperationId, Operations, PageRequest, RemoveFile,
+    UpdateSandbox,
 };
 
 pub(super) async fn dispatch<O: Operations>(
@@ -39,9 +38,9 @@ pub(super) async fn dispatch<O: Operations>(
         OperationId::GetImage => success(&service.image(head.caller()?, head.param("name")).await?),
         OperationId::BuildImage => success(&service.build_image(head.caller()?, head.param("name")).await?),
 
-        OperationId::CreateSandbox => create_sandbox(adapter, &head, body).await,
+        OperationId::CreateSandbox => sandbox::create(adapter, &head, body).await,
         OperationId::ListSandboxes => {
-            let filter = filter(&head)?;
+            let filter = sandbox::filter(&head)?;
             success(&service.list_sandboxes(head.caller()?, filter, head.page()?).await?)
         }
         OperationId::GetSandboxByIp => success(&service.sandbox_by_ip(head.caller()?, head.param("ip")).await?),
@@ -53,6 +52,21 @@ pub(super) async fn dispatch<O: Operations>(
             success(&service.update_sandbox(caller, &sandbox, change).await?)
         }
         OperationId::DestroySandbox => success(&service.destroy_sandbox(head.caller()?, &head.sandbox()?).await?),
+        OperationId::PauseSandbox => sandbox::pause(adapter, &head).await,
+        OperationId::ResumeSandbox => sandbox::resume(adapter, &head).await,
+        OperationId::ForkSandbox => sandbox::fork(adapter, &head, body).await,
+
+        OperationId::CreateSnapshot => snapshot::create(adapter, &head, body).await,
+        OperationId::RestoreSnapshot => snapshot::restore(adapter, &head, body).await,
+        OperationId::ListSnapshots => {
+            let filter = snapshot::filter(&head)?;
+            success(&service.list_snapshots(head.caller()?, filter, head.page()?).await?)
+        }
+        OperationId::GetSnapshot => success(&service.snapshot(head.caller()?, &head.snapshot()?).await?),
+        OperationId::DeleteSnapshot => success(&service.delete_snapshot(head.caller()?, &head.snapshot()?).await?),
+
+        OperationId::GetUsage => usage::account(adapter, &head).await,
+        OperationId::GetSandboxUsage => usage::sandbox(adapter, &head).await,
 
         OperationId::Execute => execute::execute(adapter, &head, body).await,
 
@@ -85,8 +99,17 @@ pub(super) async fn dispatch<O: Operations>(
 }
 
 /// Reads a JSON body.
-async fn read<O, T: DeserializeOwned>(adapter: &Adapter<O>, body: RequestBody) -> Result<T, Error> {
+pub(super) async fn read<O, T: DeserializeOwned>(adapter: &Adapter<O>, body: RequestBody) -> Result<T, Error> {
     json::parse(&body.collect(adapter.limits.json_bytes).await?)
+}
+
+/// Reads a JSON body that may be absent: nothing means what `{}` means.
+pub(super) async fn read_or_default<O, T: DeserializeOwned + Default>(
+    adapter: &Adapter<O>,
+    body: RequestBody,
+) -> Result<T, Error> {
+    let text = body.collect(adapter.limits.json_bytes).await?;
+    if text.is_empty() { Ok(T::default()) } else { json::parse(&text) }
 }
 
 async fn ready<O: Operations>(adapter: &Adapter<O>) -> Result<Response, Error> {
@@ -101,41 +124,4 @@ async fn metrics<O: Operations>(adapter: &Adapter<O>, head: &Head) -> Result<Res
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     }
     Ok(response)
-}
-
-async fn create_sandbox<O: Operations>(
-    adapter: &Adapter<O>,
-    head: &Head,
-    body: RequestBody,
-) -> Result<Response, Error> {
-    let caller = head.caller()?;
-    let header = head.headers.get("idempotency-key");
-    let mut request: CreateSandbox = read(adapter, body).await?;
-    if let Some(header) = header {
-        let key = header.to_str().map_err(|_| Error::field("Idempotency-Key", "must be visible ASCII characters"))?;
-        if request.idempotency_key.as_deref().is_some_and(|field| field != key) {
-            return Err(Error::field("idempotency_key", "differs from the header Idempotency-Key; give one of them"));
-        }
-        request.idempotency_key = Some(key.to_owned());
-    }
-    request.validate()?;
-    success(&adapter.operations.create_sandbox(caller, request).await?)
-}
-
-fn filter(head: &Head) -> Result<SandboxFilter, Error> {
-    let mut filter = SandboxFilter::default();
-    if let Some(word) = head.query.one("status").filter(|word| !word.is_empty()) {
-        let choices = || SandboxStatus::ALL.map(SandboxStatus::as_str).join(" ");
-        let unknown = || Error::field("status", format!("unknown state {word:?}, choices: [{}]", choices()));
-        filter.status = Some(SandboxStatus::parse(word).ok_or_else(unknown)?);
-    }
-    if let Some(name) = head.query.one("name").filter(|name| !name.is_empty()) {
-        filter.name = Some(SandboxName::parse(name).map_err(|error| Error::field("name", error.to_string()))?);
-    }
-    for label in head.query.all("label") {
-        let wrong = || Error::field("label", format!("must have the form key=value, got {label:?}"));
-        let (key, value) = label.split_once('=').ok_or_else(wrong)?;
-        filter.labels.insert(key.to_owned(), value.to_owned());
-    }
-    Ok(filter)
 }

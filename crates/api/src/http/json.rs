@@ -53,7 +53,10 @@ mod tests {
         assert_eq!(message(" \n"), "body: is empty, expected a JSON object");
         assert_eq!(message("{\n  \"shape\": oops"), "invalid JSON: expected value at line 2 column 12");
         assert_eq!(message("{\"shape\":\"a\"} x"), "invalid JSON: trailing characters at line 1 column 15");
-        assert_eq!(message("{}"), "shape: missing field `shape` at line 1 column 2");
+        assert_eq!(
+            message(r#"{"shape":"a","disks":[{"disk_id":"d"}]}"#),
+            "disks[0].mount_path: missing field `mount_path` at line 1 column 37"
+        );
         assert_eq!(
             message(r#"{"shape":"a","disk_mib":"big"}"#),
             "disk_mib: invalid type: string \"big\", expected u32 at line 1 column 29"

@@ -14,8 +14,11 @@ mod json;
 mod query;
 mod request;
 mod router;
+mod sandbox;
 mod serve;
+mod snapshot;
 mod tls;
+mod usage;
 mod utf8;
 
 pub use router::{Limits, router};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::HeaderMap;
 
 use super::query::Query;
-use crate::{Caller, Error, ErrorKind, GuestPath, PageRequest, SandboxReference};
+use crate::{Caller, Error, ErrorKind, GuestPath, PageRequest, SandboxReference, SnapshotReference};
 
 /// What a request says apart from its body; its key has been checked.
 #[derive(Debug)]
@@ -31,6 +31,11 @@ impl Head {
     /// The sandbox that the path names.
     pub(super) fn sandbox(&self) -> Result<SandboxReference, Error> {
         SandboxReference::parse(self.param("id"))
+    }
+
+    /// The snapshot that the path names.
+    pub(super) fn snapshot(&self) -> Result<SnapshotReference, Error> {
+        SnapshotReference::parse(self.param("id"))
     }
 
     /// The file that the query names.

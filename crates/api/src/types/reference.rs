@@ -1,8 +1,8 @@
-//! How a request names a sandbox and a file in it.
+//! How a request names a sandbox, a snapshot and a file.
 
 use std::fmt;
 
-use hutch_units::{SandboxId, SandboxName};
+use hutch_units::{SandboxId, SandboxName, SnapshotId, SnapshotName};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Error;
@@ -33,6 +33,39 @@ impl SandboxReference {
 }
 
 impl fmt::Display for SandboxReference {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(out),
+            Self::Name(name) => name.fmt(out),
+        }
+    }
+}
+
+/// A snapshot as a request names it: by id or by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SnapshotReference {
+    /// By id.
+    Id(SnapshotId),
+    /// By name.
+    Name(SnapshotName),
+}
+
+impl SnapshotReference {
+    /// Reads an id or a name. A text that is neither can name nothing, so the error is "not found".
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        if let Ok(id) = text.parse() {
+            return Ok(Self::Id(id));
+        }
+        SnapshotName::parse(text).map(Self::Name).map_err(|_| Error::not_found("snapshot", text))
+    }
+
+    /// The error of an operation that found no such snapshot, or one of another account.
+    pub fn not_found(&self) -> Error {
+        Error::not_found("snapshot", &self.to_string())
+    }
+}
+
+impl fmt::Display for SnapshotReference {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Id(id) => id.fmt(out),

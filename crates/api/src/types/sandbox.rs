@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use hutch_units::{SandboxId, SandboxName};
+use hutch_units::{SandboxId, SandboxName, SnapshotId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Timestamp;
 
-/// A sandbox to create. Only `shape` is required.
+/// A sandbox to create. Only `shape` is required, or in its place `snapshot`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CreateSandbox {
-    /// The id of a shape.
+    /// The id of a shape. With `snapshot` it may be absent; when given it must be the snapshot's.
+    #[serde(default, skip_serializing_if = "String::is_empty", deserialize_with = "null_is_default")]
     pub shape: String,
     /// The name of a root file system; the default one when absent or empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,6 +70,13 @@ pub struct CreateSandbox {
     /// Addition: destroy the sandbox this many seconds after its creation, whatever it does; 1 to 31536000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime_seconds: Option<u32>,
+    /// Addition: destroy the sandbox after this many idle seconds, 60 to 31536000. Paused time counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_destroy_after_seconds: Option<u32>,
+    /// Addition: a snapshot, by id or name, that the sandbox begins as: its memory, processes and disk, with an identity
+    /// of its own. Shape, root file system and disk size are the snapshot's: absent, or the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
 }
 
 /// A network, by id or name.
@@ -242,6 +250,12 @@ pub struct SandboxView {
     /// Idle seconds until it pauses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_pause_after_seconds: Option<u32>,
+    /// Addition: idle seconds until it is destroyed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_destroy_after_seconds: Option<u32>,
+    /// Addition: the snapshot that it was created from or last restored to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotId>,
     /// Addition: the caller's own marks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -257,7 +271,7 @@ pub struct SandboxView {
     /// Addition: when it will be destroyed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// Addition: why its state is `error` or `failed`.
+    /// Addition: why its state is `error` or `failed`, or why it paused or ended by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -293,6 +307,21 @@ pub struct UpdateSandbox {
     /// Addition: destroy it this many seconds from now; 0 takes an end away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime_seconds: Option<u32>,
+    /// Addition: destroy after this many idle seconds, 60 to 31536000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_destroy_after_seconds: Option<u32>,
+    /// Addition: never destroy for idleness.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disable_auto_destroy: Option<bool>,
+}
+
+/// When a pause or a resume answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Until {
+    /// At once, with the state `pausing` or `resuming`; or the final state when it takes no time.
+    Accepted,
+    /// When the sandbox is paused or running; an error when that fails.
+    Settled,
 }
 
 /// The answer to a destroy.

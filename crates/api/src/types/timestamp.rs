@@ -24,6 +24,13 @@ impl Timestamp {
         (0..=9999).contains(&time.year()).then_some(Self(time))
     }
 
+    /// Reads RFC 3339, or a date (`2026-12-01`), which is its first moment in UTC.
+    pub fn parse(text: &str) -> Option<Self> {
+        let date = text.len() == 10;
+        let whole = if date { format!("{text}T00:00:00Z") } else { text.to_owned() };
+        OffsetDateTime::parse(&whole, &Rfc3339).ok().map(Self::from)
+    }
+
     /// Milliseconds since 1970 in UTC.
     pub fn unix_milliseconds(self) -> i64 {
         i64::try_from(self.0.unix_timestamp_nanos() / 1_000_000).expect("the years 0 to 9999 fit")
@@ -91,6 +98,15 @@ mod tests {
         let text = |milliseconds| Timestamp::from_unix_milliseconds(milliseconds).unwrap().to_string();
         assert_eq!(text(0), "1970-01-01T00:00:00Z");
         assert_eq!(text(1_700_000_000_070), "2023-11-14T22:13:20.070Z");
+    }
+
+    #[test]
+    fn a_date_is_its_first_moment() {
+        let moment = Timestamp::parse("2023-11-14").unwrap();
+        assert_eq!(moment.to_string(), "2023-11-14T00:00:00Z");
+        assert_eq!(Timestamp::parse("2023-11-14T01:00:00+01:00"), Some(moment));
+        assert_eq!(Timestamp::parse("yesterday"), None);
+        assert_eq!(Timestamp::parse("2023-02-30"), None);
     }
 
     proptest! {

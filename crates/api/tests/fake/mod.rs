@@ -18,12 +18,18 @@ use tokio::task::JoinHandle;
 
 pub const KEY: &str = "skp_test";
 pub const ID: &str = "sb-01arz3ndektsv4rrffq69g5fav";
+pub const SNAPSHOT: &str = "sn-01arz3ndektsv4rrffq69g5fav";
 
 #[derive(Debug, Default)]
 pub struct Fake {
     pub files: Mutex<BTreeMap<String, Bytes>>,
     pub created: Mutex<Vec<CreateSandbox>>,
     pub filters: Mutex<Vec<SandboxFilter>>,
+    pub snapshot_filters: Mutex<Vec<SnapshotFilter>>,
+    pub forks: Mutex<Vec<ForkSandbox>>,
+    pub usage_queries: Mutex<Vec<UsageQuery>>,
+    /// The state that the sandbox is in, when it is not `running`.
+    pub status: Mutex<Option<SandboxStatus>>,
     pub killed: Arc<AtomicUsize>,
     pub destroyed: AtomicUsize,
     /// How often the image `building:1` was asked about; it is ready at the third time.
@@ -70,6 +76,8 @@ pub fn view() -> SandboxView {
         bandwidth_ingress_bytes: None,
         forked_from: None,
         auto_pause_after_seconds: None,
+        auto_destroy_after_seconds: None,
+        snapshot: None,
         labels: BTreeMap::from([("job".into(), "7".into())]),
         engine: Some("usermode".into()),
         isolation: Some(Isolation::UserKernel),
@@ -81,6 +89,64 @@ pub fn view() -> SandboxView {
 
 pub fn id() -> SandboxId {
     ID.parse().unwrap()
+}
+
+/// The id of a copy.
+pub fn copy_id(position: u32) -> SandboxId {
+    format!("sb-01arz3ndektsv4rrffq69g5f{:02}", position + 1).parse().unwrap()
+}
+
+pub fn snapshot(parent: Option<&str>) -> SnapshotView {
+    SnapshotView {
+        id: SNAPSHOT.parse().unwrap(),
+        name: None,
+        description: None,
+        status: SnapshotStatus::Ready,
+        sandbox: id(),
+        parent: parent.map(|parent| parent.parse().unwrap()),
+        shape: Some("s-1vcpu-256mb".into()),
+        rootfs: Some("debian:13".into()),
+        mem_mib: 256,
+        disk_mib: 10240,
+        size_bytes: 12 << 20,
+        created_at: moment(60_000),
+        labels: BTreeMap::new(),
+    }
+}
+
+/// The newest first: one and its parent.
+fn snapshots() -> Vec<SnapshotView> {
+    let named = |id: &str, name: &str, parent| SnapshotView {
+        id: id.parse().unwrap(),
+        name: Some(hutch_units::SnapshotName::parse(name).unwrap()),
+        ..snapshot(parent)
+    };
+    vec![named("sn-01arz3ndektsv4rrffq69g5f01", "after-tests", Some(SNAPSHOT)), named(SNAPSHOT, "clean", None)]
+}
+
+fn find_snapshot(given: &SnapshotReference) -> Result<SnapshotView, Error> {
+    let is = |view: &SnapshotView| match given {
+        SnapshotReference::Id(id) => view.id == *id,
+        SnapshotReference::Name(name) => view.name.as_ref() == Some(name),
+    };
+    snapshots().into_iter().find(is).ok_or_else(|| given.not_found())
+}
+
+fn used() -> SandboxUsage {
+    SandboxUsage {
+        id: id(),
+        name: Some("quick-otter".into()),
+        status: Some(SandboxStatus::Running),
+        usage: Usage {
+            active_seconds: 90.5,
+            paused_seconds: 3600.0,
+            cpu_seconds: 12.25,
+            memory_mib_seconds: 23168.0,
+            disk_mib_seconds: 184_525.0,
+            network_in_bytes: 0,
+            network_out_bytes: 0,
+        },
+    }
 }
 
 fn moment(milliseconds: i64) -> Timestamp {
@@ -320,7 +386,9 @@ impl Operations for Fake {
     }
 
     async fn sandbox(&self, _: &Caller, sandbox: &SandboxReference) -> Result<SandboxView, Error> {
-        self.known(sandbox).map(|()| view())
+        self.known(sandbox)?;
+        let paused_at = self.status.lock().unwrap().map(|_| moment(60_000));
+        Ok(SandboxView { status: self.status.lock().unwrap().unwrap_or(SandboxStatus::Running), paused_at, ..view() })
     }
 
     async fn update_sandbox(
@@ -337,6 +405,94 @@ impl Operations for Fake {
         self.known(sandbox)?;
         self.destroyed.fetch_add(1, Ordering::SeqCst);
         Ok(DestroyedSandbox { id: id(), status: SandboxStatus::Destroyed })
+    }
+
+    async fn pause_sandbox(&self, _: &Caller, sandbox: &SandboxReference, until: Until) -> Result<SandboxView, Error> {
+        self.known(sandbox)?;
+        let status = if until == Until::Settled { SandboxStatus::Paused } else { SandboxStatus::Pausing };
+        *self.status.lock().unwrap() = Some(SandboxStatus::Paused);
+        Ok(SandboxView { status, ..view() })
+    }
+
+    async fn resume_sandbox(&self, _: &Caller, sandbox: &SandboxReference, until: Until) -> Result<SandboxView, Error> {
+        self.known(sandbox)?;
+        let status = if until == Until::Settled { SandboxStatus::Running } else { SandboxStatus::Resuming };
+        *self.status.lock().unwrap() = None;
+        Ok(SandboxView { status, last_resumed_at: Some(moment(90_000)), ..view() })
+    }
+
+    async fn fork_sandbox(
+        &self,
+        _: &Caller,
+        sandbox: &SandboxReference,
+        request: ForkSandbox,
+    ) -> Result<Vec<SandboxView>, Error> {
+        self.known(sandbox)?;
+        let copy = |position| SandboxView {
+            id: copy_id(position),
+            name: request.name_of(position).map(|name| hutch_units::SandboxName::parse(&name).unwrap()),
+            forked_from: Some(id()),
+            ..view()
+        };
+        let copies = (0..request.copies()).map(copy).collect();
+        self.forks.lock().unwrap().push(request);
+        Ok(copies)
+    }
+
+    async fn create_snapshot(
+        &self,
+        _: &Caller,
+        sandbox: &SandboxReference,
+        request: CreateSnapshot,
+    ) -> Result<SnapshotView, Error> {
+        self.known(sandbox)?;
+        if request.name.as_deref() == Some("taken") {
+            return Err(
+                Error::new(ErrorKind::NameTaken, "another snapshot is called \"taken\"").with_field("name", "is taken")
+            );
+        }
+        let name = request.name.map(|name| hutch_units::SnapshotName::parse(&name).unwrap());
+        Ok(SnapshotView { name, description: request.description, labels: request.labels, ..snapshot(None) })
+    }
+
+    async fn list_snapshots(
+        &self,
+        _: &Caller,
+        filter: SnapshotFilter,
+        page: PageRequest,
+    ) -> Result<Page<SnapshotView>, Error> {
+        self.snapshot_filters.lock().unwrap().push(filter);
+        Ok(page.cut(snapshots()))
+    }
+
+    async fn snapshot(&self, _: &Caller, given: &SnapshotReference) -> Result<SnapshotView, Error> {
+        find_snapshot(given)
+    }
+
+    async fn delete_snapshot(&self, _: &Caller, given: &SnapshotReference) -> Result<DeletedSnapshot, Error> {
+        Ok(DeletedSnapshot { id: find_snapshot(given)?.id, deleted: true })
+    }
+
+    async fn restore_snapshot(
+        &self,
+        _: &Caller,
+        sandbox: &SandboxReference,
+        given: &SnapshotReference,
+    ) -> Result<SandboxView, Error> {
+        self.known(sandbox)?;
+        Ok(SandboxView { snapshot: Some(find_snapshot(given)?.id), ..view() })
+    }
+
+    async fn usage(&self, _: &Caller, query: UsageQuery) -> Result<UsageReport, Error> {
+        let one = used();
+        let page = query.page.cut(vec![one.clone()]);
+        let (from, to) = (query.period.from, query.period.to.unwrap_or(moment(3_600_000)));
+        self.usage_queries.lock().unwrap().push(query);
+        Ok(UsageReport { from, to, total: one.usage, sandboxes: page.data, pagination: page.pagination })
+    }
+
+    async fn sandbox_usage(&self, _: &Caller, sandbox: &SandboxReference, _: Period) -> Result<SandboxUsage, Error> {
+        self.known(sandbox).map(|()| used())
     }
 
     async fn execute(&self, _: &Caller, sandbox: &SandboxReference, request: Execute) -> Result<ExecuteStream, Error> {

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hutch_api::{
-    AuditReport, ByteStream, Caller, CreateSandbox, Created, CreatedSandbox, Deleted, DestroyedSandbox, DoctorReport,
-    Error, ErrorKind, Execute, ExecuteStream, FileBody, FileEntry, GuestPath, HostView, ImageView, MakeDirectory,
-    MoveFile, Moved, OperationId, Operations, Page, PageRequest, ReadFile, Readiness, RemoveFile, RootfsCatalogue,
-    SandboxFilter, SandboxReference, SandboxView, ShapeView, UpdateSandbox, WhoAmI, WriteFile, Written,
+    AuditReport, ByteStream, Caller, CreateSandbox, CreateSnapshot, Created, CreatedSandbox, Deleted, DeletedSnapshot,
+    DestroyedSandbox, DoctorReport, Error, ErrorKind, Execute, ExecuteStream, FileBody, FileEntry, ForkSandbox,
+    GuestPath, HostView, ImageView, MakeDirectory, MoveFile, Moved, OperationId, Operations, Page, PageRequest, Period,
+    ReadFile, Readiness, RemoveFile, RootfsCatalogue, SandboxFilter, SandboxReference, SandboxUsage, SandboxView,
+    ShapeView, SnapshotFilter, SnapshotReference, SnapshotView, Until, UpdateSandbox, UsageQuery, UsageReport, WhoAmI,
+    WriteFile, Written,
 };
 
 use super::{archive, create, execute, files, host, sandboxes};
@@ -121,6 +123,56 @@ impl Operations for Daemon {
         sandboxes::destroy(&self.0, caller, sandbox).await
     }
 
+    async fn pause_sandbox(&self, _: &Caller, _: &SandboxReference, _: Until) -> Result<SandboxView, Error> {
+        Err(not_yet())
+    }
+
+    async fn resume_sandbox(&self, _: &Caller, _: &SandboxReference, _: Until) -> Result<SandboxView, Error> {
+        Err(not_yet())
+    }
+
+    async fn fork_sandbox(&self, _: &Caller, _: &SandboxReference, _: ForkSandbox) -> Result<Vec<SandboxView>, Error> {
+        Err(not_yet())
+    }
+
+    async fn create_snapshot(
+        &self,
+        _: &Caller,
+        _: &SandboxReference,
+        _: CreateSnapshot,
+    ) -> Result<SnapshotView, Error> {
+        Err(not_yet())
+    }
+
+    async fn list_snapshots(&self, _: &Caller, _: SnapshotFilter, _: PageRequest) -> Result<Page<SnapshotView>, Error> {
+        Err(not_yet())
+    }
+
+    async fn snapshot(&self, _: &Caller, _: &SnapshotReference) -> Result<SnapshotView, Error> {
+        Err(not_yet())
+    }
+
+    async fn delete_snapshot(&self, _: &Caller, _: &SnapshotReference) -> Result<DeletedSnapshot, Error> {
+        Err(not_yet())
+    }
+
+    async fn restore_snapshot(
+        &self,
+        _: &Caller,
+        _: &SandboxReference,
+        _: &SnapshotReference,
+    ) -> Result<SandboxView, Error> {
+        Err(not_yet())
+    }
+
+    async fn usage(&self, _: &Caller, _: UsageQuery) -> Result<UsageReport, Error> {
+        Err(not_yet())
+    }
+
+    async fn sandbox_usage(&self, _: &Caller, _: &SandboxReference, _: Period) -> Result<SandboxUsage, Error> {
+        Err(not_yet())
+    }
+
     async fn execute(
         &self,
         caller: &Caller,
@@ -203,4 +255,9 @@ impl Operations for Daemon {
     ) -> Result<Written, Error> {
         archive::write(&self.0, caller, sandbox, path, content).await
     }
+}
+
+/// The answer of what this host cannot do yet.
+fn not_yet() -> Error {
+    Error::new(ErrorKind::Unavailable, "not available yet")
 }
