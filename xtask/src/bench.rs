@@ -4,6 +4,7 @@
 //! description of the machine; medians and ratios are computed from what was kept. Nothing here fails for being slow.
 
 mod contest;
+mod guest;
 mod gvisor;
 mod http;
 mod hutch;
@@ -19,7 +20,10 @@ use contest::{Contestant, Sample};
 
 /// What is measured, and how.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    part: Option<Part>,
     /// How often each measure is taken with each contestant.
     #[arg(long, default_value_t = 20)]
     runs: u32,
@@ -37,7 +41,17 @@ pub(crate) struct Options {
     read: Option<PathBuf>,
 }
 
+/// Contests of their own.
+#[derive(Debug, clap::Subcommand)]
+enum Part {
+    /// What a program feels inside of a sandbox, beside gVisor and no sandbox at all.
+    Guest(guest::Options),
+}
+
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if let Some(Part::Guest(options)) = &options.part {
+        return guest::run(options);
+    }
     if let Some(path) = &options.read {
         let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         println!("{}", report::table(&report::parse(&text)?));

@@ -121,6 +121,12 @@ impl Gvisor {
         Ok(Shell { process, input, output })
     }
 
+    /// Runs a script in the standing sandbox and returns what it printed.
+    pub(super) fn output(&self, script: &str) -> Result<String> {
+        let said = output_of(&mut self.command(&["exec", STANDING, "/bin/sh", "-c", script]))?;
+        Ok(String::from_utf8_lossy(&said).into_owned())
+    }
+
     /// Removes what an earlier run left.
     fn clear(&self) {
         let listed = output_of(&mut self.command(&["list", "-quiet"])).unwrap_or_default();

@@ -64,20 +64,41 @@ impl Hutch {
 
     /// Makes the sandbox that stands.
     pub(super) fn settle(&mut self) -> Result<()> {
-        self.standing = self.create()?;
+        self.settle_on(IMAGE, SHAPE)
+    }
+
+    /// Makes the sandbox that stands, of this image and shape.
+    pub(super) fn settle_on(&mut self, image: &str, shape: &str) -> Result<()> {
+        self.standing = self.create(image, shape)?;
         Ok(())
+    }
+
+    /// Runs a script in the standing sandbox and returns what it printed.
+    pub(super) fn output(&mut self, script: &str) -> Result<String> {
+        let body = json!({ "cmd": "/bin/sh", "args": ["-c", script] });
+        let answer = self.connection.json("POST", &format!("/v1/sandboxes/{}/exec", self.standing), Some(&body))?;
+        let result = answer.pointer("/data/result").with_context(|| format!("read the result in {answer}"))?;
+        if result["exit_code"] != 0 {
+            bail!("a script in {} answered {answer}", self.standing);
+        }
+        Ok(result["stdout"].as_str().unwrap_or_default().to_owned())
     }
 
     /// The image's file, so that the other contestant runs on the same.
     pub(super) fn image(&self, root: &Path) -> Result<PathBuf> {
+        self.image_of(root, IMAGE)
+    }
+
+    /// The file of the image of this name.
+    pub(super) fn image_of(&self, root: &Path, name: &str) -> Result<PathBuf> {
         let listed =
             output_of(Command::new(root.join("target/release/hutch")).args(["images", "ls", "--local", "--json"]))?;
         let listed: Value = serde_json::from_slice(&listed).context("read the list of images")?;
-        find_path(&listed, IMAGE).with_context(|| format!("find the file of {IMAGE} in {listed}"))
+        find_path(&listed, name).with_context(|| format!("find the file of {name} in {listed}"))
     }
 
-    fn create(&mut self) -> Result<String> {
-        let body = json!({ "shape": SHAPE, "rootfs": IMAGE });
+    fn create(&mut self, image: &str, shape: &str) -> Result<String> {
+        let body = json!({ "shape": shape, "rootfs": image });
         let answer = self.connection.json("POST", "/v1/sandboxes", Some(&body))?;
         let id = answer.pointer("/data/id").and_then(Value::as_str);
         id.map(str::to_owned).with_context(|| format!("read the id in {answer}"))
@@ -137,7 +158,7 @@ impl Contestant for Hutch {
     }
 
     fn create_and_execute(&mut self) -> Result<()> {
-        let id = self.create()?;
+        let id = self.create(IMAGE, SHAPE)?;
         self.execute_in(&id, &["/bin/true"])?;
         self.last = Some(id);
         Ok(())
@@ -169,6 +190,13 @@ impl Contestant for Hutch {
     fn end(&mut self) -> Result<()> {
         let id = self.standing.clone();
         self.destroy(&id)?;
+        self.stop()
+    }
+}
+
+impl Hutch {
+    /// Ends the service and removes its data.
+    pub(super) fn stop(&mut self) -> Result<()> {
         output_of(Command::new("kill").args(["-TERM", &self.service.id().to_string()]))?;
         self.service.wait().context("wait for the service")?;
         std::fs::remove_dir_all(&self.data).with_context(|| format!("remove {}", self.data.display()))
