@@ -21,7 +21,9 @@
 //! The call ends when the *command* ends. A background child that keeps the output open is waited for no
 //! longer than the grace and lives on; what it writes afterwards is read and thrown away, so that it neither
 //! blocks nor gets a broken pipe. What the command had written before is never lost, however slow the reader.
-//! Timeout, `Cancel` and the loss of the connection kill the whole tree, background children included.
+//! Timeout and `Cancel` kill the whole tree, background children included. So does the loss of the connection,
+//! unless the next [`Configure`](crate::machine::Configure) comes soon and says that the machine continues: then
+//! the command goes on and nobody hears from it any more.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +39,7 @@ pub const GRACE_MS: u32 = 250;
 pub struct Exec {
     /// What to run.
     pub command: Command,
-    /// Working directory, absolute; `None` is `/`.
+    /// Working directory, absolute; `None` is the user's home, or `/` where that cannot be entered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<ByteText>,
     /// `name`, `uid`, `name:group` or `uid:gid`; `None` is root.

@@ -47,7 +47,7 @@ pub enum Code {
     Exhausted,
     /// The request was cancelled.
     Cancelled,
-    /// Nothing but `Configure` is answered before a `Configure` was.
+    /// Commands and files need a `Configure` first.
     NotConfigured,
     /// This agent does not know the operation.
     Unsupported,

@@ -12,8 +12,18 @@ pub const ENTROPY_MIN: usize = 64;
 /// Most bytes of entropy in one request.
 pub const ENTROPY_MAX: usize = 4096;
 
+/// How long commands whose connection was lost wait for the next [`Configure`] before they are killed,
+/// milliseconds of the guest's monotonic clock.
+pub const ORPHANS_MS: u64 = 10_000;
+
+/// Most characters of a reason in [`MachineEvent::SelfSignal`].
+pub const REASON_MAX: usize = 128;
+
 /// What the guest must know before anything of the user's runs. May be sent again, on any connection.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Commands whose connection was lost wait for it, up to [`ORPHANS_MS`] of the guest's time: it says whether they
+/// go on or are killed.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Configure {
     /// Host name of the guest; empty leaves it as it is.
     #[serde(default)]
@@ -34,6 +44,15 @@ pub struct Configure {
     /// Most processes and threads of the users together; `None`: the agent chooses.
     #[serde(default)]
     pub processes_max: Option<u64>,
+    /// Whether commands of the lost connection go on, with nobody to hear from them: what they write is read and
+    /// thrown away, input that had not been ended stays open and empty, their timeouts stay. So it is after a
+    /// resume. `false`: they are killed with everything that they started.
+    #[serde(default)]
+    pub continues: bool,
+    /// A new identity for this guest, 32 lower-case hexadecimal digits for `/etc/machine-id`; what the old
+    /// identity has left behind is forgotten. `None`: the guest stays who it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_id: Option<String>,
 }
 
 impl std::fmt::Debug for Configure {
@@ -45,6 +64,8 @@ impl std::fmt::Debug for Configure {
             .field("env", &self.env.keys().collect::<Vec<_>>())
             .field("memory_reserve_bytes", &self.memory_reserve_bytes)
             .field("processes_max", &self.processes_max)
+            .field("continues", &self.continues)
+            .field("machine_id", &self.machine_id)
             .finish_non_exhaustive()
     }
 }
@@ -66,6 +87,9 @@ pub struct Configured {
     /// Whether exec streams have control groups of their own: whole trees can be killed and memory is bounded.
     #[serde(default)]
     pub control_groups: bool,
+    /// How long the agent took to do what was asked, microseconds.
+    #[serde(default)]
+    pub took_us: u64,
 }
 
 /// Sets the wall clock.
@@ -132,6 +156,9 @@ pub struct Stats {
     pub disk_free_bytes: u64,
     /// Exec streams that are open.
     pub execs: u64,
+    /// Commands that go on after their connection was lost, see [`Configure::continues`].
+    #[serde(default)]
+    pub detached: u64,
     /// Processes killed for want of memory since boot; `None` without control groups.
     #[serde(default)]
     pub out_of_memory_kills: Option<u64>,
@@ -144,3 +171,55 @@ pub struct Shutdown {}
 /// The answer to [`Shutdown`], sent when file systems are written out, before the power goes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShuttingDown {}
+
+/// Brings what every command needs into memory, by running `/bin/sh` once: for a machine that is saved to be
+/// started from. Answered before a [`Configure`] too; nothing of the user's runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warm {}
+
+/// The answer to [`Warm`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warmed {
+    /// How long the command took, microseconds.
+    #[serde(default)]
+    pub wall_us: u64,
+}
+
+/// Asks to be told what the guest wants, until the stream is cancelled: each `Item` is a [`MachineEvent`].
+/// Answered before a [`Configure`] too. Of the signals that came while nobody watched the last is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watch {}
+
+/// The answer to [`Watch`], after its cancel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watched {}
+
+/// Something that happened in the guest and that the host may act on. Anybody in the guest can cause one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum MachineEvent {
+    /// The guest asks for its own pause or end.
+    SelfSignal {
+        /// What it asks for.
+        action: SelfAction,
+        /// Why, at most [`REASON_MAX`] characters and none of them a control character.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// An event that this end does not know.
+    #[serde(other)]
+    Other,
+}
+
+/// What a guest can ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SelfAction {
+    /// To be paused.
+    Pause,
+    /// To be deleted.
+    Delete,
+    /// Something that this end does not know.
+    #[serde(other)]
+    Other,
+}

@@ -17,6 +17,10 @@ pub enum Operation {
     ReadStats = 4,
     /// [`machine::Shutdown`](crate::machine::Shutdown)
     Shutdown = 5,
+    /// [`machine::Warm`](crate::machine::Warm)
+    Warm = 6,
+    /// [`machine::Watch`](crate::machine::Watch)
+    Watch = 7,
     /// [`exec::Exec`](crate::exec::Exec)
     Exec = 16,
     /// [`files::ReadFile`](crate::files::ReadFile)
@@ -39,12 +43,14 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation, in the order of their numbers.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Configure,
         Self::SetClock,
         Self::Reseed,
         Self::ReadStats,
         Self::Shutdown,
+        Self::Warm,
+        Self::Watch,
         Self::Exec,
         Self::ReadFile,
         Self::WriteFile,
@@ -69,6 +75,8 @@ impl Operation {
             Self::Reseed => "reseed",
             Self::ReadStats => "read stats",
             Self::Shutdown => "shutdown",
+            Self::Warm => "warm",
+            Self::Watch => "watch",
             Self::Exec => "exec",
             Self::ReadFile => "read file",
             Self::WriteFile => "write file",
@@ -105,6 +113,8 @@ requests! {
     Reseed: crate::machine::Reseed => crate::machine::Reseeded;
     ReadStats: crate::machine::ReadStats => crate::machine::Stats;
     Shutdown: crate::machine::Shutdown => crate::machine::ShuttingDown;
+    Warm: crate::machine::Warm => crate::machine::Warmed;
+    Watch: crate::machine::Watch => crate::machine::Watched;
     Exec: crate::exec::Exec => crate::exec::Ended;
     ReadFile: crate::files::ReadFile => crate::files::Transferred;
     WriteFile: crate::files::WriteFile => crate::files::Transferred;

@@ -84,6 +84,16 @@ fn entropy() -> Vec<u8> {
     (0..64).collect()
 }
 
+/// A machine that was started from a saved one.
+fn fresh() -> Configure {
+    Configure {
+        entropy: entropy(),
+        continues: true,
+        machine_id: Some("0123456789abcdef0123456789abcdef".into()),
+        ..Configure::default()
+    }
+}
+
 fn status() -> Status {
     Status {
         kind: FileKind::Link,
@@ -122,6 +132,12 @@ fn messages_about_the_machine() {
         env: BTreeMap::from([("A".into(), "b c".into()), ("RAW".into(), vec![0xff].into())]),
         memory_reserve_bytes: Some(16 << 20),
         processes_max: Some(512),
+        continues: false,
+        machine_id: None,
+    });
+    check_json("open_configure_fresh.txt", &fresh(), |request| Body::Open {
+        operation: Operation::Configure as u8,
+        request,
     });
     check_answer::<Configure>(&Configured {
         agent_version: "0.1.0".into(),
@@ -130,6 +146,7 @@ fn messages_about_the_machine() {
         boot_wall_ns: 1_700_000_000_000_000_000,
         boot_us: 12_345,
         control_groups: true,
+        took_us: 678,
     });
     check_request(&SetClock { wall_ns: 1 });
     check_answer::<SetClock>(&ClockSet { was_ahead_ns: -5 });
@@ -148,10 +165,22 @@ fn messages_about_the_machine() {
         disk_total_bytes: 8,
         disk_free_bytes: 9,
         execs: 10,
+        detached: 11,
         out_of_memory_kills: None,
     });
     check_request(&Shutdown {});
     check_answer::<Shutdown>(&ShuttingDown {});
+    check_request(&Warm {});
+    check_answer::<Warm>(&Warmed { wall_us: 1234 });
+    check_request(&Watch {});
+    check_answer::<Watch>(&Watched {});
+    let events = [
+        ("pause", MachineEvent::SelfSignal { action: SelfAction::Pause, reason: Some("nothing to do é".into()) }),
+        ("delete", MachineEvent::SelfSignal { action: SelfAction::Delete, reason: None }),
+    ];
+    for (name, event) in events {
+        check_json(&format!("item_event_{name}.txt"), &event, |json| Body::Item(json));
+    }
 }
 
 #[test]
@@ -236,6 +265,8 @@ fn the_least_request_is_enough() {
     assert_eq!(exec, Exec::shell("true"));
     let forever: Exec = serde_json::from_str(r#"{"command":{"shell":"true"},"grace_ms":null}"#).unwrap();
     assert_eq!(forever.grace_ms, None);
+    let configure: Configure = serde_json::from_str(r#"{"entropy":""}"#).unwrap();
+    assert_eq!(configure, Configure::default(), "a host that does not know of saved machines continues none");
     let list: List = serde_json::from_str(r#"{"path":"/"}"#).unwrap();
     assert_eq!(list.depth, 1);
 }
@@ -246,6 +277,10 @@ fn values_of_a_later_release_are_caught() {
     assert_eq!(failure.code, Code::Other);
     let kind: FileKind = serde_json::from_str("\"portal\"").unwrap();
     assert_eq!(kind, FileKind::Special);
+    let event: MachineEvent = serde_json::from_str(r#"{"kind":"on_fire","where":"cpu"}"#).unwrap();
+    assert_eq!(event, MachineEvent::Other);
+    let event: MachineEvent = serde_json::from_str(r#"{"kind":"self_signal","action":"clone"}"#).unwrap();
+    assert_eq!(event, MachineEvent::SelfSignal { action: SelfAction::Other, reason: None });
     assert_eq!(Operation::from_number(255), None);
 }
 

@@ -1,7 +1,8 @@
 //! What holds for every input of the decoder.
 
 use hutch_protocol::frame::{Body, CONTROL_MAX, Channel, DATA_MAX, Frame, HEADER, Header, Kind, OPEN_MAX};
-use hutch_protocol::{DecodeError, Decoder};
+use hutch_protocol::machine::{Configure, MachineEvent, SelfAction};
+use hutch_protocol::{ByteText, DecodeError, Decoder};
 use proptest::prelude::*;
 
 /// A frame that owns its payload.
@@ -43,7 +44,49 @@ fn frames() -> impl Strategy<Value = Vec<Owned>> {
     prop::collection::vec(one, 0..20)
 }
 
+fn configurations() -> impl Strategy<Value = Configure> {
+    let env = prop::collection::btree_map(".{1,8}", prop::collection::vec(any::<u8>(), 0..20), 0..4);
+    let bytes = prop::collection::vec(any::<u8>(), 0..100);
+    let numbers = (any::<Option<u64>>(), any::<Option<u64>>(), any::<Option<u64>>());
+    (".*", numbers, bytes, env, any::<bool>(), prop::option::of(".*")).prop_map(
+        |(hostname, (wall_ns, memory_reserve_bytes, processes_max), entropy, env, continues, machine_id)| Configure {
+            hostname,
+            wall_ns,
+            entropy,
+            env: env.into_iter().map(|(name, value)| (name, ByteText::from(value))).collect(),
+            memory_reserve_bytes,
+            processes_max,
+            continues,
+            machine_id,
+        },
+    )
+}
+
+fn events() -> impl Strategy<Value = MachineEvent> {
+    let action = prop_oneof![Just(SelfAction::Pause), Just(SelfAction::Delete)];
+    (action, prop::option::of(".*")).prop_map(|(action, reason)| MachineEvent::SelfSignal { action, reason })
+}
+
 proptest! {
+    #[test]
+    fn what_is_told_and_asked_survives_the_wire(configure in configurations(), event in events()) {
+        let json = serde_json::to_vec(&configure).unwrap();
+        prop_assert_eq!(serde_json::from_slice::<Configure>(&json).unwrap(), configure);
+        let json = serde_json::to_vec(&event).unwrap();
+        prop_assert_eq!(serde_json::from_slice::<MachineEvent>(&json).unwrap(), event);
+    }
+
+    /// A guest can send anything as an event: it is one, or an error.
+    #[test]
+    fn arbitrary_events_are_judged(kind in "[a-z_]{0,12}", action in ".*", reason in any::<Option<i32>>()) {
+        let json = serde_json::json!({ "kind": kind, "action": action, "reason": reason });
+        match serde_json::from_value::<MachineEvent>(json) {
+            Ok(MachineEvent::SelfSignal { .. }) => prop_assert!(kind == "self_signal" && reason.is_none()),
+            Ok(MachineEvent::Other) => prop_assert_ne!(kind, "self_signal"),
+            Err(_) => prop_assert!(kind == "self_signal" && reason.is_some()),
+        }
+    }
+
     #[test]
     fn frames_survive_the_wire_however_it_is_cut(frames in frames(), cuts in prop::collection::vec(1_usize..50, 1..50)) {
         let mut wire = Vec::new();

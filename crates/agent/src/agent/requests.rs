@@ -261,6 +261,8 @@ fn file_task(operation: Operation, request: &[u8]) -> Result<Box<dyn Task>, Fail
         | Operation::Reseed
         | Operation::ReadStats
         | Operation::Shutdown
+        | Operation::Warm
+        | Operation::Watch
         | Operation::Exec => {
             return Err(Failure::new(Code::Unsupported, format!("{} is not about files", operation.name())));
         }

@@ -1,7 +1,7 @@
 //! What the host has told the guest.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hutch_protocol::machine::{ClockSet, Configure, Configured, ENTROPY_MAX, ENTROPY_MIN, Reseed, Reseeded, SetClock};
 use hutch_protocol::{ByteText, Code, Failure};
@@ -34,6 +34,7 @@ impl Configuration {
 
     /// Does everything that the request says, or nothing that can be seen by users' programs.
     pub(crate) fn apply(&mut self, request: Configure, groups: Option<&mut Groups>) -> Result<Configured, Failure> {
+        let began = Instant::now();
         check_entropy(&request.entropy)?;
         if !request.hostname.is_empty() {
             identity::check(&request.hostname)?;
@@ -65,6 +66,7 @@ impl Configuration {
             boot_wall_ns: u64::try_from(clock::wall_ns() - clock::since_boot_ns()).unwrap_or(0),
             boot_us: u64::try_from(self.boot.as_micros()).unwrap_or(u64::MAX),
             control_groups,
+            took_us: u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
         })
     }
 
@@ -114,14 +116,7 @@ mod tests {
     use super::*;
 
     fn configure(change: impl FnOnce(&mut Configure)) -> Result<Configured, Failure> {
-        let mut request = Configure {
-            hostname: String::new(),
-            wall_ns: None,
-            entropy: vec![7; 64],
-            env: BTreeMap::new(),
-            memory_reserve_bytes: None,
-            processes_max: None,
-        };
+        let mut request = Configure { entropy: vec![7; 64], ..Configure::default() };
         change(&mut request);
         let mut configuration = Configuration::new(false, Duration::from_millis(3));
         assert_eq!(configuration.env().unwrap_err().code, Code::NotConfigured);

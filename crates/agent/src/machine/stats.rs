@@ -32,6 +32,7 @@ pub(crate) fn read(groups: Option<&Groups>, execs: usize) -> Stats {
         disk_total_bytes: disk.as_ref().map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize)),
         disk_free_bytes: disk.as_ref().map_or(0, |disk| disk.f_bfree.saturating_mul(disk.f_frsize)),
         execs: execs as u64,
+        detached: 0,
         out_of_memory_kills: keyed("memory.events", "oom_kill"),
     }
 }

@@ -10,7 +10,9 @@ use hutch_protocol::exec::Exec;
 use hutch_protocol::files::{
     Archive, Archived, Delete, List, MakeDirectory, Move, ReadFile, Stat, Status, Transferred, WriteFile,
 };
-use hutch_protocol::machine::{ClockSet, Configure, Configured, ReadStats, Reseed, SetClock, Shutdown, Stats};
+use hutch_protocol::machine::{
+    ClockSet, Configure, Configured, ReadStats, Reseed, SetClock, Shutdown, Stats, Warm, Watch,
+};
 use hutch_protocol::{Failure, Request};
 use serde::de::DeserializeOwned;
 
@@ -19,6 +21,7 @@ use super::error::{ClientError, Loss};
 use super::execution::{Execution, Input};
 use super::stream::{Answer, Cell, Delivery};
 use super::transfer::{Download, Listing};
+use super::watch::Events;
 
 /// Content under one deadline.
 const PIECE: usize = 256 << 10;
@@ -63,7 +66,8 @@ impl Client {
         self.connection.lose(Loss::Abandoned);
     }
 
-    /// Tells the guest its name, time, entropy and limits. Nothing else is answered before.
+    /// Tells the guest its name, time, entropy and limits. Commands and files are refused before. Says also what
+    /// becomes of commands of a connection that was lost.
     pub async fn configure(&self, configure: &Configure) -> Result<Configured, ClientError> {
         self.call(configure).await
     }
@@ -89,6 +93,18 @@ impl Client {
             Ok(_) | Err(ClientError::Lost { loss: Loss::Closed, .. }) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Lets the agent run `/bin/sh` once, so that what every command needs is in memory. Needs no
+    /// [`Client::configure`] before.
+    pub async fn warm(&self) -> Result<Duration, ClientError> {
+        self.call(&Warm {}).await.map(|warmed| Duration::from_micros(warmed.wall_us))
+    }
+
+    /// What the guest asks for from now on, beginning with the last that it asked for while nobody watched.
+    /// One that was given to a watcher is not given again. Needs no [`Client::configure`] before.
+    pub async fn watch(&self) -> Result<Events, ClientError> {
+        Ok(Events::new(self.open(&Watch {}).await?))
     }
 
     /// Starts a command. That it could not be started is an [`Event::Ended`](super::Event::Ended) like any

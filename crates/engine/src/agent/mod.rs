@@ -29,6 +29,7 @@
 //! * [`Execution`] is a running command: its events end with [`Event::Ended`] or an error, never silently.
 //!   Dropping it kills the command and all that it started. [`Execution::collect`] gathers the output.
 //! * [`Download`] and [`Client::write_file`] stream content of any size in constant memory.
+//! * [`Client::watch`] gives what the guest asks for, as it comes.
 //! * When the connection is lost (guest gone, agent gone, wedged, or talking nonsense) everything that waits
 //!   gets [`ClientError::Lost`], and so does everything asked later. [`Client::lost`] waits for that.
 //!
@@ -49,6 +50,8 @@ mod execution;
 
 mod transfer;
 
+mod watch;
+
 pub use client::Client;
 pub use connection::Options;
 pub use error::{ClientError, Loss};
@@ -56,3 +59,4 @@ pub use execution::{Collected, Event, Execution, Input};
 /// The types that requests and answers consist of.
 pub use hutch_protocol as protocol;
 pub use transfer::{Download, Listing};
+pub use watch::Events;

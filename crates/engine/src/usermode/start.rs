@@ -247,5 +247,6 @@ pub(super) fn configure(spec: &MachineSpec) -> Configure {
         env: BTreeMap::new(),
         memory_reserve_bytes: None,
         processes_max: Some(u64::from(plan::guest_processes(spec.memory))),
+        ..Configure::default()
     }
 }

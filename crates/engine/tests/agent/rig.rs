@@ -140,11 +140,9 @@ impl Rig {
 pub(crate) fn configuration() -> Configure {
     Configure {
         hostname: "sandbox".into(),
-        wall_ns: None,
         entropy: vec![42; 64],
         env: BTreeMap::from([("FROM_SANDBOX".to_owned(), "sandbox".into())]),
-        memory_reserve_bytes: None,
-        processes_max: None,
+        ..Configure::default()
     }
 }
 
