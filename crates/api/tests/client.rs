@@ -69,6 +69,51 @@ async fn sandboxes() {
 }
 
 #[tokio::test]
+async fn pause_resume_and_fork() {
+    let server = Server::start().await;
+    let client = client(&server);
+    assert_eq!(client.pause_sandbox(ID, Until::Accepted).await.unwrap().status, SandboxStatus::Pausing);
+    assert_eq!(client.pause_sandbox(ID, Until::Settled).await.unwrap().status, SandboxStatus::Paused);
+    assert!(client.sandbox(ID).await.unwrap().paused_at.is_some());
+    assert_eq!(client.resume_sandbox(ID, Until::Accepted).await.unwrap().status, SandboxStatus::Resuming);
+    assert_eq!(client.resume_sandbox("quick-otter", Until::Settled).await.unwrap().status, SandboxStatus::Running);
+    let one = client.fork_sandbox(ID, &ForkSandbox::default()).await.unwrap();
+    assert_eq!((one.len(), one[0].forked_from), (1, Some(fake::id())));
+    let counted = ForkSandbox { count: Some(3), name: Some("try".into()), ..Default::default() };
+    let copies = client.fork_sandbox(ID, &counted).await.unwrap();
+    let names: Vec<&str> = copies.iter().filter_map(|copy| Some(copy.name.as_ref()?.as_str())).collect();
+    assert_eq!(names, ["try-1", "try-2", "try-3"]);
+    let alone = ForkSandbox { count: Some(1), ..Default::default() };
+    assert_eq!(client.fork_sandbox(ID, &alone).await.unwrap().len(), 1, "a list of one is a list");
+}
+
+#[tokio::test]
+async fn snapshots_and_usage() {
+    let server = Server::start().await;
+    let client = client(&server);
+    let request = CreateSnapshot { name: Some("v1.2".into()), ..Default::default() };
+    let taken = client.create_snapshot(ID, &request).await.unwrap();
+    assert_eq!(taken.name.map(|name| name.to_string()).as_deref(), Some("v1.2"));
+    let sandbox = Some(SandboxReference::parse("quick-otter").unwrap());
+    let filter = SnapshotFilter { sandbox, name: Some(hutch_units::SnapshotName::parse("clean").unwrap()) };
+    let listed = client.list_snapshots(&filter).await.unwrap();
+    assert_eq!((listed.len(), listed[0].parent), (2, Some(listed[1].id)));
+    assert_eq!(server.fake.snapshot_filters.lock().unwrap()[0], filter);
+    assert_eq!(client.snapshot("clean").await.unwrap().id.to_string(), fake::SNAPSHOT);
+    assert_eq!(client.restore_snapshot(ID, "clean").await.unwrap().snapshot, Some(listed[1].id));
+    assert!(client.delete_snapshot(fake::SNAPSHOT).await.unwrap().deleted);
+    let (kind, message) = refusal(client.delete_snapshot("No Such").await.unwrap_err());
+    assert_eq!((kind, message.as_str()), (Some(ErrorKind::NotFound), "there is no snapshot \"No Such\""));
+
+    let period = Period { from: Timestamp::parse("2023-11-14"), to: Timestamp::parse("2023-11-15T00:00:00.250Z") };
+    let report = client.usage(period).await.unwrap();
+    assert_eq!((report.from, Some(report.to)), (period.from, period.to));
+    assert_eq!((report.sandboxes.len(), report.total), (1, report.sandboxes[0].usage));
+    assert_eq!(server.fake.usage_queries.lock().unwrap()[0].period, period);
+    assert_eq!(client.sandbox_usage(ID, Period::default()).await.unwrap(), report.sandboxes[0]);
+}
+
+#[tokio::test]
 async fn a_streamed_command_is_exact_and_its_end_is_known() {
     let server = Server::start().await;
     let client = client(&server);
@@ -98,6 +143,8 @@ async fn a_streamed_command_is_exact_and_its_end_is_known() {
     assert!(run("timeout", &[]).await.1.unwrap().timed_out);
     let (output, error) = run("lost", &[]).await;
     assert_eq!((output.as_slice(), error.unwrap_err().kind()), (b"half".as_slice(), Some(ErrorKind::SandboxLost)));
+    let (output, error) = run("paused", &[]).await;
+    assert_eq!((output.as_slice(), error.unwrap_err().kind()), (b"half".as_slice(), Some(ErrorKind::SandboxPaused)));
     assert_eq!(run("cut", &[]).await.1.unwrap_err().kind(), Some(ErrorKind::SandboxLost));
 
     let request = Execute { cmd: "forever".into(), ..Default::default() };

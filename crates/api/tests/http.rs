@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fake::{ID, KEY, Server};
 use hutch_api::http::{Limits, ServeOptions};
-use hutch_api::{Access, OPERATIONS, Operation};
+use hutch_api::{Access, ForkSandbox, OPERATIONS, Operation};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -130,6 +130,21 @@ async fn errors_are_golden() {
         ("POST", "/v1/sandboxes", r#"{"shape":"s","name":"quick-otter"}"#),
         ("POST", "/v1/sandboxes", r#"{"shape":"s","rootfs":"building:1"}"#),
         ("POST", "/v1/sandboxes", r#"{"shape":"s","name":"unlucky"}"#),
+        ("POST", "/v1/sandboxes", r#"{"snapshot":"No"}"#),
+        ("POST", "/v1/sandboxes/nobody/pause", ""),
+        ("POST", "/v1/sandboxes/quick-otter/resume?wait=perhaps", ""),
+        ("POST", "/v1/sandboxes/quick-otter/fork", r#"{"count":101}"#),
+        ("POST", "/v1/sandboxes/quick-otter/fork", r#"{"count":"2"}"#),
+        ("POST", "/v1/sandboxes/quick-otter/fork", r#"{"name":"-"}"#),
+        ("POST", "/v1/sandboxes/quick-otter/snapshots", r#"{"name":"taken"}"#),
+        ("POST", "/v1/sandboxes/quick-otter/snapshots", r#"{"name":"a/b"}"#),
+        ("POST", "/v1/sandboxes/quick-otter/restore", ""),
+        ("POST", "/v1/sandboxes/quick-otter/restore", r#"{"snapshot":"gone"}"#),
+        ("GET", "/v1/snapshots?name=A", ""),
+        ("DELETE", "/v1/snapshots/sn-1", ""),
+        ("GET", "/v1/usage?from=yesterday", ""),
+        ("GET", "/v1/usage?from=2026-02-01&to=2026-01-01", ""),
+        ("POST", "/v1/sandboxes/quick-otter/exec", r#"{"cmd":"paused"}"#),
         ("POST", "/v1/sandboxes/quick-otter/exec", r#"{"cmd":"panic"}"#),
         ("POST", "/v1/sandboxes/quick-otter/exec", r#"{"cmd":"lost"}"#),
         ("POST", "/v1/sandboxes/quick-otter/exec", r#"{"cmd":"cut"}"#),
@@ -201,6 +216,39 @@ async fn not_ready_is_503_with_the_reason() {
     let answer = ask(&server, "GET", "/readyz", "", "").await;
     assert_eq!(answer.status, 503);
     assert_eq!(answer.body, r#"{"status":"fail","data":{"ready":false,"reason":"no image is built"}}"#);
+}
+
+#[tokio::test]
+async fn what_goes_on_is_202_and_what_is_done_is_200() {
+    let server = Server::start().await;
+    for (verb, begun, done) in [("pause", "pausing", "paused"), ("resume", "resuming", "running")] {
+        let target = format!("/v1/sandboxes/{ID}/{verb}");
+        let answer = ask_with_key(&server, "POST", &target, "").await;
+        assert_eq!(answer.status, 202);
+        assert!(answer.head.contains("x-poll-after: 1"), "{}", answer.head);
+        assert!(answer.body.contains(&format!(r#""status":"{begun}""#)), "{}", answer.body);
+        assert!(answer.body.contains(r#""created_at":"#), "the answer is the whole view: {}", answer.body);
+        let answer = ask_with_key(&server, "POST", &format!("{target}?wait=true"), "").await;
+        assert_eq!(answer.status, 200);
+        assert!(!answer.head.contains("x-poll-after"), "{}", answer.head);
+        assert!(answer.body.contains(&format!(r#""status":"{done}""#)), "{}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn a_fork_is_one_sandbox_and_with_a_count_a_list() {
+    let server = Server::start().await;
+    let fork = async |body: &str| ask_with_key(&server, "POST", "/v1/sandboxes/quick-otter/fork", body).await.body;
+    for nothing in ["", "{}"] {
+        let answer = fork(nothing).await;
+        assert!(answer.starts_with(r#"{"status":"success","data":{"id":"sb-"#), "{answer}");
+        assert!(answer.contains(&format!(r#""forked_from":"{ID}""#)), "{answer}");
+    }
+    let answer = fork(r#"{"count":2,"name":"try"}"#).await;
+    assert!(answer.starts_with(r#"{"status":"success","data":{"sandboxes":[{"id":"sb-"#), "{answer}");
+    assert!(answer.contains(r#""name":"try-1""#) && answer.contains(r#""name":"try-2""#), "{answer}");
+    let forks = server.fake.forks.lock().unwrap();
+    assert_eq!((&forks[0], &forks[1]), (&ForkSandbox::default(), &ForkSandbox::default()));
 }
 
 #[tokio::test]
@@ -361,6 +409,8 @@ async fn a_stream_has_one_frame_a_line_and_ends_with_the_exit_code() {
     );
     assert_eq!(lines(r#"{"cmd":"nope"}"#).await, [r#"{"error":"nope: no such program"}"#, r#"{"exit_code":127}"#]);
     assert_eq!(lines(r#"{"cmd":"lost"}"#).await[1], r#"{"error":"the kernel died","code":"sandbox_lost"}"#);
+    let paused = r#"{"error":"the sandbox was paused while the command ran","code":"sandbox_paused"}"#;
+    assert_eq!(lines(r#"{"cmd":"paused"}"#).await[1], paused);
     assert!(lines(r#"{"cmd":"cut"}"#).await[1].starts_with(r#"{"error":"the sandbox stopped answering"#));
     // The body's field alone is enough.
     assert_eq!(exec_lines(&server, "/v1/sandboxes/quick-otter/exec", r#"{"cmd":"true","stream":true}"#).await.len(), 1);

@@ -252,6 +252,10 @@ impl Fake {
                 })
                 .boxed(),
             "lost" => stream::iter([out(b"half"), Err(Error::new(ErrorKind::SandboxLost, "the kernel died"))]).boxed(),
+            "paused" => {
+                let error = Error::new(ErrorKind::SandboxPaused, "the sandbox was paused while the command ran");
+                stream::iter([out(b"half"), Err(error)]).boxed()
+            }
             "cut" => stream::iter([out(b"half")]).boxed(),
             "panic" => panic!("on purpose"),
             missing => {
