@@ -3,8 +3,8 @@
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completions, create, doctor, exec, get, images, keys, list, pull, push, reference, remove, run, serve,
-    version, whoami,
+    audit, completions, create, doctor, exec, fork, get, images, keys, list, pause, pull, push, reference, remove,
+    resume, run, serve, snapshot, update, usage, version, whoami,
 };
 use crate::context::Context;
 use crate::failure::Failure;
@@ -16,6 +16,11 @@ Examples:
   hutch run --file script.py             run a script in a fresh sandbox
   hutch create --name box                create a sandbox that stays
   hutch exec box -- uname -r             run a command in it
+  hutch pause box                        save its memory, free all that it holds
+  hutch resume box                       bring it back as it was
+  hutch fork box --count 8               eight copies of it, processes and all
+  hutch snapshot create box --name clean keep this moment under a name
+  hutch create --snapshot clean          a sandbox that begins there
   hutch rm box                           destroy it
 
 Environment:
@@ -75,7 +80,13 @@ enum Command {
     Exec(exec::Exec),
     Push(push::Push),
     Pull(pull::Pull),
+    Pause(pause::Pause),
+    Resume(resume::Resume),
+    Fork(fork::Fork),
+    Snapshot(snapshot::Snapshot),
+    Update(update::Update),
     Rm(remove::Remove),
+    Usage(usage::Usage),
     Images(images::Images),
     Whoami(whoami::WhoAmI),
     Serve(serve::Serve),
@@ -103,7 +114,13 @@ impl Arguments {
             Command::Exec(command) => command.run(&context).await,
             Command::Push(command) => command.run(&context).await,
             Command::Pull(command) => command.run(&context).await,
+            Command::Pause(command) => command.run(&context).await,
+            Command::Resume(command) => command.run(&context).await,
+            Command::Fork(command) => command.run(&context).await,
+            Command::Snapshot(command) => command.run(&context).await,
+            Command::Update(command) => command.run(&context).await,
             Command::Rm(command) => command.run(&context).await,
+            Command::Usage(command) => command.run(&context).await,
             Command::Images(command) => command.run(&context).await,
             Command::Whoami(command) => command.run(&context).await,
             Command::Serve(command) => command.run().await,

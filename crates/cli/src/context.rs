@@ -79,11 +79,15 @@ impl Remote {
             (Some(ErrorKind::Unauthenticated), _) => {
                 failure.with_hint(format!("{}; `hutch keys create` makes one", self.0.key_origin))
             }
-            (Some(ErrorKind::NameTaken), _) => {
-                failure.with_hint("choose another name, or `hutch rm` the other sandbox")
-            }
+            (Some(ErrorKind::NameTaken), _) => failure.with_hint("choose another name, or remove the other one"),
             (Some(ErrorKind::Unavailable), _) => {
                 failure.with_hint("`hutch ls` shows what runs, `hutch doctor` what is missing")
+            }
+            (Some(ErrorKind::SandboxPaused), _) => {
+                failure.with_hint("what ran in it goes on after `hutch resume`; its output from then on is lost")
+            }
+            (Some(ErrorKind::WrongState), _) if refusal.message.contains("paused") => {
+                failure.with_hint("`hutch resume` brings it back")
             }
             (Some(ErrorKind::TooLarge), _) => {
                 failure.with_hint("the service's --max-upload sets how large a file may be")

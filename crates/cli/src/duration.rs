@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hutch_api::Timestamp;
+
 /// Reads a duration: whole numbers, each with its unit, the larger before the smaller by custom but not by force.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no duration: write a number with its unit, like 30s, 5m, 1h30m or 500ms");
@@ -29,6 +31,17 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         rest = after;
     }
     Ok(total)
+}
+
+/// How long ago a moment is.
+pub(crate) fn since(moment: Timestamp, now: Timestamp) -> String {
+    let milliseconds = now.unix_milliseconds() - moment.unix_milliseconds();
+    show(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)))
+}
+
+/// Seconds from outside: what is no span of time is none.
+pub(crate) fn from_seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)
 }
 
 /// A duration in at most two units.

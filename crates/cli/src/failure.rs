@@ -35,6 +35,21 @@ impl Failure {
         failure.causes_of(error)
     }
 
+    /// What failed of several things, each named; nothing when nothing did. Of one thing alone the failure is the whole.
+    pub(crate) fn of_each(failures: Vec<(&str, Self)>) -> Option<Self> {
+        let mut failures = failures.into_iter();
+        let (first_name, first) = failures.next()?;
+        let rest: Vec<(&str, Self)> = failures.collect();
+        if rest.is_empty() {
+            return Some(first);
+        }
+        let mut all = Self::new(format!("{} failed", rest.len() + 1));
+        all.hint = first.hint.clone();
+        all.causes.push(format!("{first_name}: {}", first.message));
+        all.causes.extend(rest.into_iter().map(|(name, failure)| format!("{name}: {}", failure.message)));
+        Some(all)
+    }
+
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -80,6 +95,15 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_several_failures_each_is_named() {
+        assert_eq!(Failure::of_each(Vec::new()), None);
+        let one = Failure::new("no").with_hint("try");
+        assert_eq!(Failure::of_each(vec![("a", one.clone())]), Some(one.clone()));
+        let two = Failure::of_each(vec![("a", one), ("b", Failure::new("gone"))]).map(|all| all.text(Style::PLAIN));
+        assert_eq!(two.as_deref(), Some("error: 2 failed\n  cause: a: no\n  cause: b: gone\n\nhint: try\n"));
+    }
 
     #[test]
     fn an_error_its_causes_a_blank_line_and_a_hint() {

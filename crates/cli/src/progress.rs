@@ -50,6 +50,11 @@ impl Progress {
         Self { bar, lines: false, last: String::new() }
     }
 
+    /// Says something in between without tearing the bar.
+    pub(crate) fn above(&self, say: impl FnOnce()) {
+        self.bar.suspend(say);
+    }
+
     /// So many bytes more.
     pub(crate) fn advance(&self, bytes: usize) {
         self.bar.inc(bytes as u64);

@@ -1,24 +1,28 @@
 //! `hutch create`.
 
-use std::time::Duration;
-
 use clap::Args;
 use hutch_api::{CreateSandbox, CreatedSandbox, Isolation, SandboxView};
 use ulid::Ulid;
 
 use crate::context::Context;
-use crate::duration;
 use crate::execution::variables;
 use crate::failure::Failure;
+use crate::idle::Limits;
 use crate::image_build;
 use crate::output;
 use crate::pair::{self, Assignment};
+
+/// What is taken when a sandbox begins neither as an image that was named nor as a snapshot.
+const DEFAULT_IMAGE: &str = "debian:13";
+const DEFAULT_SHAPE: &str = "s-1vcpu-1gb";
 
 const AFTER_HELP: &str = "\
 Examples:
   hutch create                                  the defaults, under a made-up name
   hutch create --name box --shape s-2vcpu-4gb   a larger one, called box
   hutch create --image devbox:1                 with Node, Bun, Go, Rust and compilers
+  hutch create --snapshot clean                 as a snapshot is: memory, processes and disk
+  hutch create --auto-pause 10m                 pauses when it was idle for ten minutes
   id=$(hutch create -q)                         in a script: the id is all that is printed
 
 The image is built when it is first used, which takes some minutes once.";
@@ -37,9 +41,8 @@ pub struct Create {
     /// Set an environment variable of all its commands; may be given several times
     #[arg(long, short, value_name = "KEY=VALUE", value_parser = pair::assignment)]
     env: Vec<Assignment>,
-    /// Destroy it after this long (30m, 8h), whatever it does
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
-    lifetime: Option<Duration>,
+    #[command(flatten)]
+    limits: Limits,
     /// A text of yours: repeated with the same text, the command answers with the same sandbox
     #[arg(long, value_name = "TEXT")]
     idempotency_key: Option<String>,
@@ -48,12 +51,15 @@ pub struct Create {
 /// What a new sandbox is like; `create` and `run` share it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SandboxOptions {
-    /// The image: its root file system
-    #[arg(long, value_name = "IMAGE", default_value = "debian:13")]
-    pub(crate) image: String,
-    /// The shape: its processors and memory
-    #[arg(long, value_name = "SHAPE", default_value = "s-1vcpu-1gb")]
-    pub(crate) shape: String,
+    /// The image: its root file system; debian:13 without it
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+    /// The shape: its processors and memory; s-1vcpu-1gb without it
+    #[arg(long, value_name = "SHAPE")]
+    pub(crate) shape: Option<String>,
+    /// Begin as this snapshot, by name or id: with its memory, processes, disk, image and shape
+    #[arg(long, value_name = "SNAPSHOT", visible_alias = "snapshot", conflicts_with_all = ["image", "shape", "disk"])]
+    pub(crate) from_snapshot: Option<String>,
     /// The engine that runs its kernel; auto takes the strongest that this machine can run
     #[arg(long, value_name = "ENGINE", default_value = "auto")]
     pub(crate) engine: String,
@@ -68,9 +74,12 @@ pub(crate) struct SandboxOptions {
 impl SandboxOptions {
     /// The request, with a fresh idempotency key.
     pub(crate) fn request(&self) -> CreateSandbox {
+        let fresh = self.from_snapshot.is_none();
+        let or = |given: &Option<String>, default: &str| given.clone().or_else(|| fresh.then(|| default.to_owned()));
         CreateSandbox {
-            shape: self.shape.clone(),
-            rootfs: Some(self.image.clone()),
+            shape: or(&self.shape, DEFAULT_SHAPE).unwrap_or_default(),
+            rootfs: or(&self.image, DEFAULT_IMAGE),
+            snapshot: self.from_snapshot.clone(),
             engine: Some(self.engine.clone()),
             disk_mib: self.disk,
             labels: variables(&self.label),
@@ -87,8 +96,9 @@ impl Create {
         request.name = self.name;
         request.envs = variables(&self.env);
         request.idempotency_key = self.idempotency_key.or(request.idempotency_key);
-        request.lifetime_seconds =
-            self.lifetime.map(|lifetime| u32::try_from(lifetime.as_secs().max(1)).unwrap_or(u32::MAX));
+        request.lifetime_seconds = self.limits.lifetime()?;
+        request.auto_pause_after_seconds = self.limits.auto_pause();
+        request.auto_destroy_after_seconds = self.limits.auto_destroy();
         let created = image_build::create(context, &service, &request).await?;
         context.tell(&sentence(&created));
         if context.json() {

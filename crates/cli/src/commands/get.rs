@@ -1,7 +1,7 @@
 //! `hutch get`.
 
 use clap::Args;
-use hutch_api::SandboxView;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::context::Context;
@@ -36,9 +36,9 @@ impl Get {
 }
 
 /// One line for each field, under the names that the API has.
-fn lines(sandbox: &SandboxView) -> Result<String, Failure> {
-    let value = serde_json::to_value(sandbox);
-    let value = value.map_err(|error| Failure::because("the sandbox cannot be shown", &error))?;
+pub(crate) fn lines<T: Serialize>(view: &T) -> Result<String, Failure> {
+    let value = serde_json::to_value(view);
+    let value = value.map_err(|error| Failure::because("the answer cannot be shown", &error))?;
     let fields = value.as_object().into_iter().flatten();
     Ok(fields.map(|(name, value)| format!("{name:<24} {}\n", clean(&text(value)))).collect())
 }

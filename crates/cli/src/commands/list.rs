@@ -1,12 +1,11 @@
 //! `hutch ls`.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use clap::Args;
 use hutch_api::{SandboxFilter, SandboxStatus, SandboxView, Timestamp};
 use hutch_units::SandboxName;
 
-use super::create::isolation;
 use crate::context::Context;
 use crate::duration;
 use crate::execution::variables;
@@ -19,12 +18,14 @@ const AFTER_HELP: &str = "\
 Examples:
   hutch ls
   hutch ls --all                       those that have ended too
+  hutch ls --status paused
   hutch ls --label job=7 --json        for a program
   hutch rm $(hutch ls -q --label job=7)";
 
 /// List sandboxes
 ///
-/// Shows those that have not ended, newest first. With --quiet only their ids.
+/// Shows those that have not ended, newest first: how old each is, for how long it has been paused, and what it was
+/// forked from. With --quiet only their ids.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct List {
@@ -62,7 +63,7 @@ impl List {
         } else if sandboxes.is_empty() {
             context.tell("no sandboxes; `hutch create` makes one");
         } else {
-            output::print(&table(&sandboxes, Timestamp::now()))?;
+            output::print(&table(&sandboxes, Timestamp::now()).fitting())?;
         }
         Ok(0)
     }
@@ -86,20 +87,25 @@ impl List {
     }
 }
 
-fn table(sandboxes: &[SandboxView], now: Timestamp) -> String {
-    let mut table = Table::new(["NAME", "ID", "STATUS", "IMAGE", "SHAPE", "ISOLATION", "AGE"]);
+fn table(sandboxes: &[SandboxView], now: Timestamp) -> Table {
+    let names: BTreeMap<_, _> = sandboxes.iter().filter_map(|one| Some((one.id, one.name.as_ref()?))).collect();
+    let mut table = Table::new(["NAME", "ID", "STATUS", "AGE", "PAUSED", "IMAGE", "SHAPE", "FORKED FROM"]);
+    table.keep_whole("ID");
     for sandbox in sandboxes {
         let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-        let age = now.unix_milliseconds() - sandbox.created_at.unix_milliseconds();
+        let named = |id| names.get(&id).map_or_else(|| id.to_string(), ToString::to_string);
+        // A sandbox that was resumed keeps the time of its last pause.
+        let paused_at = sandbox.paused_at.filter(|_| sandbox.status == SandboxStatus::Paused);
         table.row([
             sandbox.name.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
             sandbox.id.to_string(),
             sandbox.status.as_str().to_owned(),
+            duration::since(sandbox.created_at, now),
+            paused_at.map(|paused_at| duration::since(paused_at, now)).unwrap_or_default(),
             text(&sandbox.rootfs),
             text(&sandbox.shape),
-            isolation(sandbox).to_owned(),
-            duration::show(Duration::from_millis(u64::try_from(age).unwrap_or(0))),
+            sandbox.forked_from.map(named).unwrap_or_default(),
         ]);
     }
-    table.text()
+    table.without_empty()
 }

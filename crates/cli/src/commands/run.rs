@@ -42,6 +42,7 @@ Examples:
   hutch run --file script.py -- --its-own-flag
   hutch run --file job.py --push orders.csv:/root/orders.csv --pull /root/report.json:report.json
   cat data.csv | hutch run -- wc -l
+  hutch run --from-snapshot clean -- ./attempt
   hutch run --image devbox:1 --timeout 5m --push src:/root/src --cwd /root/src -- cargo test
 
 The command is executed as it stands; for a shell write `sh -c '…'`. Ctrl-C kills it and destroys the sandbox.
