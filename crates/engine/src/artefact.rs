@@ -33,7 +33,7 @@ pub enum ArtefactKind {
         /// The directory.
         path: PathBuf,
     },
-    /// The socket on which the guest's agent is reached.
+    /// A socket on which the guest's agent or its kernel is reached.
     Socket {
         /// The socket.
         path: PathBuf,

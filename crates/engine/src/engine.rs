@@ -1,16 +1,18 @@
 //! The [`Engine`] trait: what every way to run a guest's kernel must do.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hutch_units::SandboxId;
+use hutch_units::{Mebibytes, SandboxId};
 
 use crate::agent;
 use crate::artefact::Artefact;
 use crate::finding::Finding;
+use crate::guest::GuestError;
 use crate::machine::{EngineKind, Isolation, Machine, MachineRecord, MachineSpec};
+use crate::snapshot::{Origin, Prepared, Save, SaveError, SnapshotError, SnapshotManifest, TemplateSpec};
 
 /// What the operations of an [`Engine`] return: a boxed future, so that engines can stand behind `dyn`.
 pub type EngineFuture<'a, T> = BoxFuture<'a, T>;
@@ -32,11 +34,60 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// [`crate::finding::Verdict::Missing`]. Leaves nothing behind.
     fn probe(&self) -> EngineFuture<'_, Vec<Finding>>;
 
-    /// Starts a machine and returns when its agent has acknowledged host name, clock and entropy.
+    /// Starts a machine and returns when its agent has acknowledged host name, clock and entropy: both halves,
+    /// [`Engine::prepare`] and [`Engine::activate`].
     ///
     /// Cancel-safe: when the future is dropped, or fails, what it had made is removed in the background or by
     /// [`Engine::destroy`], whichever comes first.
-    fn start<'a>(&'a self, spec: &'a MachineSpec) -> EngineFuture<'a, Result<Machine, StartError>>;
+    fn start<'a>(&'a self, spec: &'a MachineSpec, origin: &'a Origin) -> EngineFuture<'a, Result<Machine, StartError>>;
+
+    /// Starts a machine up to where its agent waits to be told who it is. Cancel-safe as [`Engine::start`].
+    fn prepare<'a>(
+        &'a self,
+        spec: &'a MachineSpec,
+        origin: &'a Origin,
+    ) -> EngineFuture<'a, Result<Prepared, StartError>>;
+
+    /// Tells a prepared machine who it is, by the specification, and returns when its agent has acknowledged host
+    /// name, clock and entropy. Cancel-safe as [`Engine::start`].
+    fn activate<'a>(
+        &'a self,
+        prepared: Prepared,
+        spec: &'a MachineSpec,
+    ) -> EngineFuture<'a, Result<Machine, StartError>>;
+
+    /// What the template for such machines is found by: another key for every guest kernel, agent, image, size and
+    /// kind of processor.
+    fn template_key<'a>(
+        &'a self,
+        base_image: &'a Path,
+        memory: Mebibytes,
+        disk: Mebibytes,
+    ) -> EngineFuture<'a, Result<String, GuestError>>;
+
+    /// Makes a template: boots a machine, saves it when its agent answers, and removes all else of it. When it
+    /// fails, what it had made is removed by [`Engine::destroy`] with the template's id.
+    fn make_template<'a>(&'a self, template: &'a TemplateSpec)
+    -> EngineFuture<'a, Result<SnapshotManifest, SaveError>>;
+
+    /// Saves a machine, as the difference to the template that it comes from if it does from one. Once begun it goes
+    /// on to its end also when the future is dropped. When it fails the machine goes on.
+    ///
+    /// After [`crate::snapshot::Then::End`] what is left on the host is removed by [`Engine::destroy`].
+    fn save<'a>(
+        &'a self,
+        spec: &'a MachineSpec,
+        machine: &'a Machine,
+        save: &'a Save,
+    ) -> EngineFuture<'a, Result<SnapshotManifest, SaveError>>;
+
+    /// Finishes a save with [`crate::snapshot::Then::End`] whose caller was killed: the saved machine if the kernel
+    /// had written it whole or somebody has finished it before, else `None`, and then nothing of it is left. To be
+    /// called when the machine's process is gone.
+    fn finish_save<'a>(&'a self, directory: &'a Path) -> EngineFuture<'a, Result<Option<SnapshotManifest>, SaveError>>;
+
+    /// Whether a saved machine can be started here: reads its manifest and state.
+    fn verify<'a>(&'a self, directory: &'a Path) -> EngineFuture<'a, Result<SnapshotManifest, SnapshotError>>;
 
     /// Finds a machine again that an earlier run of the service started, and connects to its agent.
     fn adopt<'a>(
@@ -65,7 +116,16 @@ pub trait Engine: Send + Sync + fmt::Debug {
 pub enum StartError {
     /// The guest kernel, boot image or launcher is not there or not what it should be.
     #[error("the guest files cannot be used")]
-    Guest(#[source] crate::guest::GuestError),
+    Guest(#[source] GuestError),
+    /// The saved machine that it was to begin from cannot be used.
+    #[error("the saved machine for {id} cannot be used")]
+    Snapshot {
+        /// The sandbox.
+        id: SandboxId,
+        /// What is wrong with it.
+        #[source]
+        source: SnapshotError,
+    },
     /// A file or directory of the specification is not there or of the wrong kind.
     #[error("{} cannot be used as the {role} of {id}", path.display())]
     Input {

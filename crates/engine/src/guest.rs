@@ -79,6 +79,15 @@ pub enum GuestError {
         /// The version it says.
         version: u32,
     },
+    /// The guest could not be kept for machines that were saved with it.
+    #[error("{} cannot be written", path.display())]
+    Keep {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// A file is not the one that `guest.json` describes.
     #[error("{} has SHA-256 {found}, guest.json says {expected}; build it again with `cargo xtask guest`",
         path.display())]

@@ -10,7 +10,9 @@ pub mod engine;
 pub mod finding;
 pub mod guest;
 pub mod machine;
+pub mod snapshot;
 pub mod usermode;
 
 pub use engine::{AdoptError, DestroyError, Engine, EngineFuture, StartError};
 pub use machine::{EngineKind, Isolation, Machine, MachineRecord, MachineSpec};
+pub use snapshot::{Identity, Origin, Prepared, Save, SaveError, SnapshotError, SnapshotManifest, TemplateSpec, Then};

@@ -80,6 +80,11 @@ impl MachineSpec {
         self.state_dir.join("agent.sock")
     }
 
+    /// Where the kernel itself is reached, to be saved.
+    pub fn control_socket(&self) -> PathBuf {
+        self.state_dir.join("control.sock")
+    }
+
     /// Where the console's last output is kept once the machine has ended.
     pub fn console_log(&self) -> PathBuf {
         self.state_dir.join("console.log")
@@ -105,15 +110,21 @@ pub struct MachineRecord {
     pub boot_id: String,
     /// SHA-256 of the guest kernel, hexadecimal.
     pub kernel_digest: String,
+    /// SHA-256 of the boot image, hexadecimal; empty in version 1.
+    #[serde(default)]
+    pub boot_image_digest: String,
     /// The cgroup directories, one for each hierarchy.
     pub cgroups: Vec<PathBuf>,
+    /// The key of the template whose pages the machine shares. Since version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
 }
 
 impl MachineRecord {
     /// The magic of the persisted form.
     pub const FORMAT: &'static str = "hutch-machine";
     /// The version that this program writes, and the newest that it reads.
-    pub const VERSION: u32 = 1;
+    pub const VERSION: u32 = 2;
 }
 
 /// How long the phases of a start took.
@@ -121,7 +132,7 @@ impl MachineRecord {
 pub struct StartTimes {
     /// From the request to the kernel's first instruction: jail, cgroup, descriptors.
     pub launch: Duration,
-    /// From there to the agent's first word.
+    /// From there to the agent's first word: a boot, or much less from a saved machine.
     pub boot: Duration,
     /// From there to the agent's acknowledgement of host name, clock, entropy and limits.
     pub configure: Duration,
@@ -198,6 +209,11 @@ impl Machine {
                 Ok(None) | Err(_) => std::future::pending().await,
             }
         }
+    }
+
+    /// Becomes `Some` once, when the kernel's process ends.
+    pub(crate) fn exit(&self) -> watch::Receiver<Option<Exit>> {
+        self.exit.clone()
     }
 
     /// Whether the kernel's process has ended.

@@ -85,6 +85,26 @@ pub fn create(cache: &Cache, path: &Path, size: Mebibytes) -> Result<(), DiskErr
     linked
 }
 
+/// Copies a disk that nobody writes to: shares its blocks where the file system can, else copies what is in it. The
+/// copy has mode 0600.
+///
+/// # Errors
+/// [`DiskError::Exists`] when `to` is taken. When the copy fails nothing is left of it.
+pub fn copy(from: &Path, to: &Path) -> Result<(), DiskError> {
+    let source = File::open(from).at("open", from)?;
+    let target = match File::options().read(true).write(true).create_new(true).mode(0o600).open(to) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            return Err(DiskError::Exists { path: to.to_owned() });
+        }
+        result => result.at("create", to)?,
+    };
+    let copied = sparse::copy(&source, &target).at("write", to);
+    if copied.is_err() {
+        file::remove(to)?;
+    }
+    Ok(copied?)
+}
+
 /// The bytes that a disk takes on the host now. Its length is its limit.
 pub fn usage(path: &Path) -> Result<Bytes, FileError> {
     let metadata = path.metadata().at("look at", path)?;

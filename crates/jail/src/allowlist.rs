@@ -87,6 +87,8 @@ pub const ALLOWLIST: &[Allowed] = &[
     // Descriptors that the launcher opened, or that come from calls below.
     allow("read", libc::SYS_read, Always, "agent channel, helper threads' pipes, signal descriptor"),
     allow("write", libc::SYS_write, Always, "agent channel, console, helper threads' pipes"),
+    allow("pread64", libc::SYS_pread64, Always, "the state of a saved machine"),
+    allow("pwrite64", libc::SYS_pwrite64, Always, "the machine's own state, to be saved; files that were handed in"),
     allow("preadv", libc::SYS_preadv, Always, "block devices"),
     allow("pwritev", libc::SYS_pwritev, Always, "the writable block device; bounded by the file size limit"),
     allow("lseek", libc::SYS_lseek, Always, "size of a block device's file; end of guest memory's file"),
@@ -140,9 +142,9 @@ pub const ALLOWLIST: &[Allowed] = &[
     allow(
         "madvise",
         libc::SYS_madvise,
-        // MADV_DONTNEED, MADV_REMOVE
-        OneOf { argument: 2, values: &[4, 9] },
-        "gives free guest memory back",
+        // MADV_DONTNEED, MADV_REMOVE, MADV_POPULATE_WRITE
+        OneOf { argument: 2, values: &[4, 9, 23] },
+        "gives free guest memory back; copies pages ahead that a saved machine is known to write",
     ),
     allow("brk", libc::SYS_brk, Always, "the C library's allocator before the kernel's own"),
     allow("memfd_create", libc::SYS_memfd_create, Without { argument: 1, bits: MFD_HUGETLB }, "the children's program"),

@@ -81,7 +81,8 @@ impl Task {
     /// Starts the machine; a wish to destroy the sandbox that comes meanwhile gives that up.
     async fn start(&mut self) -> Result<Machine, Broken> {
         let (engine, spec) = (Arc::clone(&self.core.engine), self.core.machine_spec(&self.row));
-        let mut start = engine.start(&spec);
+        let origin = hutch_engine::Origin::Boot;
+        let mut start = engine.start(&spec, &origin);
         loop {
             let command = tokio::select! {
                 biased;

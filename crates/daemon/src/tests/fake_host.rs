@@ -12,8 +12,11 @@ use hutch_engine::artefact::{Artefact, ArtefactKind};
 use hutch_engine::engine::AuditError;
 use hutch_engine::finding::Finding;
 use hutch_engine::machine::{Exit, ExitReason, StartTimes};
+use hutch_engine::guest::GuestError;
+use hutch_engine::snapshot::{Saved, file, partial};
 use hutch_engine::{
-    AdoptError, DestroyError, Engine, EngineFuture, EngineKind, Machine, MachineRecord, MachineSpec, StartError,
+    AdoptError, DestroyError, Engine, EngineFuture, EngineKind, Machine, MachineRecord, MachineSpec, Origin, Prepared,
+    Save, SaveError, SnapshotError, SnapshotManifest, StartError, TemplateSpec, Then,
 };
 use hutch_image::{Cancel, Event, UnknownImage};
 use hutch_units::{Bytes, Mebibytes, SandboxId};
@@ -32,6 +35,15 @@ pub(crate) enum Point {
     StartCgroup,
     StartProcess,
     StartDone,
+    ActivateBefore,
+    ActivateDone,
+    TemplateBefore,
+    TemplateDone,
+    /// The kernel was not asked yet.
+    SaveBefore,
+    /// The kernel has written itself, and ended if it was to; the saved machine has no name yet.
+    SaveWritten,
+    SaveDone,
     AdoptBefore,
     DestroyBefore,
     DestroyProcess,
@@ -210,8 +222,51 @@ fn record(pid: u32) -> MachineRecord {
         start_time: 1,
         boot_id: "boot".to_owned(),
         kernel_digest: String::new(),
+        boot_image_digest: String::new(),
+        template: None,
         cgroups: Vec::new(),
     }
+}
+
+/// What the fake writes of a saved machine; `saved` as the real one has it.
+fn manifest(spec: &MachineSpec, key: Option<&str>, template: Option<&str>) -> SnapshotManifest {
+    SnapshotManifest {
+        format: SnapshotManifest::FORMAT.to_owned(),
+        version: SnapshotManifest::VERSION,
+        engine: EngineKind::Usermode,
+        kernel_digest: "kernel".to_owned(),
+        boot_image_digest: "boot".to_owned(),
+        base_image: spec.base_image.clone(),
+        memory: spec.memory,
+        disk: Bytes(std::fs::metadata(&spec.disk).map_or(0, |metadata| metadata.len())),
+        key: key.map(str::to_owned),
+        template: template.map(str::to_owned),
+        processor: "processor".to_owned(),
+        saved_at_ns: 1,
+        saved: None,
+    }
+}
+
+/// Writes a saved machine under its name for the time of writing.
+fn write_partial(directory: &Path, draft: &SnapshotManifest) -> std::io::Result<PathBuf> {
+    let partial = partial(directory);
+    if partial.exists() {
+        std::fs::remove_dir_all(&partial)?;
+    }
+    std::fs::create_dir(&partial)?;
+    std::fs::write(partial.join(file::MANIFEST), serde_json::to_vec(draft)?)?;
+    std::fs::write(partial.join(file::MEMORY), b"memory")?;
+    Ok(partial)
+}
+
+/// Gives it its name.
+fn publish(directory: &Path, draft: SnapshotManifest) -> std::io::Result<SnapshotManifest> {
+    let partial = partial(directory);
+    let saved = Saved { state_digest: "digest".to_owned(), bytes: Bytes(4096), stopped_us: Some(1) };
+    let manifest = SnapshotManifest { saved: Some(saved), ..draft };
+    std::fs::write(partial.join(file::MANIFEST), serde_json::to_vec(&manifest)?)?;
+    std::fs::rename(partial, directory)?;
+    Ok(manifest)
 }
 
 impl Engine for FakeHost {
@@ -223,11 +278,158 @@ impl Engine for FakeHost {
         Box::pin(async { vec![Finding::good("everything", "in memory")] })
     }
 
-    fn start<'a>(&'a self, spec: &'a MachineSpec) -> EngineFuture<'a, Result<Machine, StartError>> {
+    fn start<'a>(
+        &'a self,
+        spec: &'a MachineSpec,
+        origin: &'a Origin,
+    ) -> EngineFuture<'a, Result<Machine, StartError>> {
+        Box::pin(async move {
+            let prepared = self.prepare(spec, origin).await?;
+            self.activate(prepared, spec).await
+        })
+    }
+
+    fn activate<'a>(
+        &'a self,
+        prepared: Prepared,
+        spec: &'a MachineSpec,
+    ) -> EngineFuture<'a, Result<Machine, StartError>> {
+        Box::pin(async move {
+            let id = spec.id;
+            let failed = |source| StartError::Host { id, operation: "activate", source };
+            self.pass(Point::ActivateBefore).await.map_err(failed)?;
+            let exited = self.state().machines.get(&id).map(|machine| machine.exit.subscribe());
+            let exited = exited.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
+            self.pass(Point::ActivateDone).await.map_err(failed)?;
+            Ok(Machine::new(prepared.record, prepared.agent, Some(prepared.times), exited))
+        })
+    }
+
+    fn template_key<'a>(
+        &'a self,
+        base_image: &'a Path,
+        memory: Mebibytes,
+        disk: Mebibytes,
+    ) -> EngineFuture<'a, Result<String, GuestError>> {
+        let image = base_image.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        Box::pin(async move { Ok(format!("{image}-{}-{}", memory.0, disk.0)) })
+    }
+
+    fn make_template<'a>(
+        &'a self,
+        template: &'a TemplateSpec,
+    ) -> EngineFuture<'a, Result<SnapshotManifest, SaveError>> {
+        Box::pin(async move {
+            let spec = MachineSpec {
+                id: template.id,
+                state_dir: template.state_dir.clone(),
+                base_image: template.base_image.clone(),
+                disk: template.disk.clone(),
+                memory: template.memory,
+                vcpu: template.vcpu,
+                cpu_quota_percent: None,
+                host_uid: template.host_uid,
+                hostname: "template".to_owned(),
+            };
+            let failed = |source| SaveError::Write { path: template.directory.clone(), source };
+            self.pass(Point::TemplateBefore).await.map_err(failed)?;
+            let key = template.key.clone();
+            let started = self.prepare(&spec, &Origin::Boot).await;
+            started.map_err(|source| SaveError::Start { key, source: Box::new(source) })?;
+            let draft = manifest(&spec, Some(&template.key), None);
+            let partial = write_partial(&template.directory, &draft).map_err(failed)?;
+            std::fs::write(partial.join(file::STATE), b"UMLSTATE").map_err(failed)?;
+            std::fs::rename(&template.disk, partial.join(file::DISK)).map_err(failed)?;
+            let saved = publish(&template.directory, draft).map_err(failed)?;
+            let key = template.key.clone();
+            let destroyed = self.destroy(&spec, None).await;
+            destroyed.map_err(|source| SaveError::Remove { key, source: Box::new(source) })?;
+            self.pass(Point::TemplateDone).await.map_err(failed)?;
+            Ok(saved)
+        })
+    }
+
+    fn save<'a>(
+        &'a self,
+        spec: &'a MachineSpec,
+        machine: &'a Machine,
+        save: &'a Save,
+    ) -> EngineFuture<'a, Result<SnapshotManifest, SaveError>> {
+        Box::pin(async move {
+            let failed = |source| SaveError::Write { path: save.directory.clone(), source };
+            let draft = manifest(spec, None, machine.record.template.as_deref());
+            let partial = write_partial(&save.directory, &draft).map_err(failed)?;
+            if let Err(error) = self.pass(Point::SaveBefore).await {
+                std::fs::remove_dir_all(&partial).map_err(failed)?;
+                return Err(failed(error));
+            }
+            if self.state().machines.get(&spec.id).is_none_or(|machine| machine.exit.borrow().is_some()) {
+                std::fs::remove_dir_all(&partial).map_err(failed)?;
+                return Err(SaveError::Ended { id: spec.id });
+            }
+            std::fs::write(partial.join(file::STATE), b"UMLSTATE").map_err(failed)?;
+            match &save.then {
+                Then::End => {
+                    let ended = self.state().machines.remove(&spec.id);
+                    if let Some(machine) = ended {
+                        let reason = ExitReason::Exited { status: 4 };
+                        machine.exit.send_replace(Some(Exit { reason, ..exit() }));
+                    }
+                }
+                Then::GoOn { disk_copy } => {
+                    std::fs::copy(&spec.disk, disk_copy).map_err(failed)?;
+                }
+            }
+            self.pass(Point::SaveWritten).await.map_err(failed)?;
+            let saved = publish(&save.directory, draft).map_err(failed)?;
+            self.pass(Point::SaveDone).await.map_err(failed)?;
+            Ok(saved)
+        })
+    }
+
+    fn finish_save<'a>(
+        &'a self,
+        directory: &'a Path,
+    ) -> EngineFuture<'a, Result<Option<SnapshotManifest>, SaveError>> {
+        Box::pin(async move {
+            if let Ok(manifest) = SnapshotManifest::read(directory) {
+                return Ok(manifest.saved.is_some().then_some(manifest));
+            }
+            let partial = partial(directory);
+            let failed = |source| SaveError::Write { path: partial.clone(), source };
+            match SnapshotManifest::read(&partial) {
+                Ok(draft) if partial.join(file::STATE).exists() => publish(directory, draft).map(Some).map_err(failed),
+                _ if partial.exists() => std::fs::remove_dir_all(&partial).map(|()| None).map_err(failed),
+                _ => Ok(None),
+            }
+        })
+    }
+
+    fn verify<'a>(&'a self, directory: &'a Path) -> EngineFuture<'a, Result<SnapshotManifest, SnapshotError>> {
+        Box::pin(async move {
+            let manifest = SnapshotManifest::read(directory)?;
+            match manifest.saved {
+                Some(_) => Ok(manifest),
+                None => Err(SnapshotError::Incomplete { directory: directory.to_owned() }),
+            }
+        })
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        spec: &'a MachineSpec,
+        origin: &'a Origin,
+    ) -> EngineFuture<'a, Result<Prepared, StartError>> {
         Box::pin(async move {
             let id = spec.id;
             let failed = |source| StartError::Host { id, operation: "start", source };
             assert!(spec.disk.exists(), "the disk is made before the machine");
+            let mut template = None;
+            if let Origin::Saved { directory, .. } = origin {
+                let manifest = SnapshotManifest::read(directory);
+                let manifest = manifest.map_err(|source| StartError::Snapshot { id, source })?;
+                template = manifest.base_key().map(str::to_owned);
+            }
             self.pass(Point::StartBefore).await.map_err(failed)?;
             {
                 let mut state = self.state();
@@ -242,7 +444,8 @@ impl Engine for FakeHost {
             self.pass(Point::StartProcess).await.map_err(failed)?;
             let client = self.connect(spec).await.map_err(failed)?;
             self.pass(Point::StartDone).await.map_err(failed)?;
-            Ok(Machine::new(record(pid), client, Some(StartTimes::default()), exited))
+            let record = MachineRecord { template, ..record(pid) };
+            Ok(Prepared::new(record, client, StartTimes::default(), exited, origin))
         })
     }
 

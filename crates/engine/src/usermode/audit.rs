@@ -73,9 +73,10 @@ fn file_artefacts(directory: &Path) -> Vec<Artefact> {
     let sandbox = sandbox_of(directory);
     let artefact = |kind, path: &Path| Artefact { kind, name: path.display().to_string(), sandbox };
     let mut found = Vec::new();
-    let socket = directory.join("agent.sock");
-    if fs::symlink_metadata(&socket).is_ok_and(|metadata| metadata.file_type().is_socket()) {
-        found.push(artefact(ArtefactKind::Socket { path: socket.clone() }, &socket));
+    for socket in ["agent.sock", "control.sock"].map(|name| directory.join(name)) {
+        if fs::symlink_metadata(&socket).is_ok_and(|metadata| metadata.file_type().is_socket()) {
+            found.push(artefact(ArtefactKind::Socket { path: socket.clone() }, &socket));
+        }
     }
     let log = directory.join("console.log");
     if fs::symlink_metadata(&log).is_ok() {

@@ -18,14 +18,18 @@
 mod adopt;
 mod audit;
 mod console;
+mod control;
+mod kept;
 mod launch;
 mod options;
 mod plan;
 mod probe;
 mod process;
+mod save;
 mod start;
 mod sys;
 mod teardown;
+mod template;
 mod user_mode;
 
 pub use options::Options;

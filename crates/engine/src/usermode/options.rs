@@ -19,6 +19,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// The directory that keeps guest files for saved machines, `<data>/guests`.
+    pub fn guests(&self) -> PathBuf {
+        self.sandboxes.with_file_name("guests")
+    }
+
     /// How long a start may take unless told otherwise: an idle host needs half a second, a busy one some more.
     pub const START_DEADLINE: Duration = Duration::from_secs(60);
 

@@ -1,11 +1,14 @@
 //! From what is asked for to what the launcher is told: all the decisions, and no I/O.
 
+use std::path::PathBuf;
+
 use hutch_jail::cgroup::Group;
 use hutch_jail::specification::{Descriptor, Limits, Source, Specification};
 use hutch_units::{Bytes, Mebibytes};
 
 use crate::guest::GuestFiles;
 use crate::machine::MachineSpec;
+use crate::snapshot::Identity;
 
 /// The descriptors of a guest kernel, by their numbers.
 mod number {
@@ -15,6 +18,20 @@ mod number {
     pub(super) const BASE_IMAGE: u32 = 5;
     pub(super) const DISK: u32 = 6;
     pub(super) const CHANNEL: u32 = 7;
+    pub(super) const CONTROL: u32 = 8;
+    /// The state of a saved machine, and its layers after it.
+    pub(super) const STATE: u32 = 20;
+}
+
+/// The files of a saved machine that a process begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Resume {
+    /// What is not guest memory.
+    pub(super) state: PathBuf,
+    /// Guest memory, the base first.
+    pub(super) layers: Vec<PathBuf>,
+    /// Whether it is to be somebody new.
+    pub(super) identity: Identity,
 }
 
 /// Processes and threads that the guest's users may have. Each process of the guest is one on the host.
@@ -42,32 +59,44 @@ pub(super) fn limits(spec: &MachineSpec, disk: Bytes) -> Limits {
 }
 
 /// The whole jail of one machine. `disk` is the size of its disk.
-pub(super) fn specification(spec: &MachineSpec, guest: &GuestFiles, group: Group, disk: Bytes) -> Specification {
+pub(super) fn specification(
+    spec: &MachineSpec,
+    guest: &GuestFiles,
+    group: Group,
+    disk: Bytes,
+    resume: Option<&Resume>,
+) -> Specification {
     let descriptor = |number, source| Descriptor { number, source };
+    let saved = resume.into_iter().flat_map(|resume| [&resume.state].into_iter().chain(&resume.layers));
+    let saved = (number::STATE..).zip(saved);
+    let saved = saved.map(|(number, path)| descriptor(number, Source::ReadOnly { path: path.clone() }));
+    // The same numbers as at the boot, which a kernel that goes on remembers.
+    let always = [
+        descriptor(number::MEMORY, Source::Memory { size: spec.memory.bytes() }),
+        descriptor(number::BOOT_IMAGE, Source::ReadOnly { path: guest.boot_image.clone() }),
+        descriptor(number::BASE_IMAGE, Source::ReadOnly { path: spec.base_image.clone() }),
+        descriptor(number::DISK, Source::ReadWrite { path: spec.disk.clone() }),
+        descriptor(number::CHANNEL, Source::Listener { path: spec.socket() }),
+        descriptor(number::CONTROL, Source::Listener { path: spec.control_socket() }),
+    ];
     Specification {
         format: Specification::FORMAT.to_owned(),
         version: Specification::VERSION,
         id: spec.id,
         uid: spec.host_uid,
         program: guest.kernel.clone(),
-        arguments: command_line(spec.memory),
+        arguments: resume.map_or_else(|| command_line(spec.memory), resume_command_line),
         // The kernel takes an empty environment for a mistake.
         environment: vec!["TERM=linux".to_owned()],
         mount_point: spec.state_dir.clone(),
-        descriptors: vec![
-            descriptor(number::MEMORY, Source::Memory { size: spec.memory.bytes() }),
-            descriptor(number::BOOT_IMAGE, Source::ReadOnly { path: guest.boot_image.clone() }),
-            descriptor(number::BASE_IMAGE, Source::ReadOnly { path: spec.base_image.clone() }),
-            descriptor(number::DISK, Source::ReadWrite { path: spec.disk.clone() }),
-            descriptor(number::CHANNEL, Source::Listener { path: spec.socket() }),
-        ],
+        descriptors: always.into_iter().chain(saved).collect(),
         group,
         limits: limits(spec, disk),
     }
 }
 
 fn command_line(memory: Mebibytes) -> Vec<String> {
-    use number::{BASE_IMAGE, BOOT_IMAGE, CHANNEL, CONSOLE, DISK, MEMORY};
+    use number::{BASE_IMAGE, BOOT_IMAGE, CHANNEL, CONSOLE, CONTROL, DISK, MEMORY};
     let arguments = [
         "linux-um".to_owned(),
         format!("mem={}M", memory.0),
@@ -77,6 +106,7 @@ fn command_line(memory: Mebibytes) -> Vec<String> {
         format!("ubd1r=fd:{BASE_IMAGE}"),
         format!("ubd2=fd:{DISK}"),
         format!("hostchan=fd:{CHANNEL}"),
+        format!("control=fd:{CONTROL}"),
         "root=/dev/ubda".to_owned(),
         "rootfstype=erofs".to_owned(),
         "ro".to_owned(),
@@ -88,6 +118,17 @@ fn command_line(memory: Mebibytes) -> Vec<String> {
         "panic=-1".to_owned(),
     ];
     arguments.to_vec()
+}
+
+/// All else holds as it was said at the boot.
+fn resume_command_line(resume: &Resume) -> Vec<String> {
+    let files = (number::STATE..).take(1 + resume.layers.len()).map(|number| format!("fd:{number}"));
+    let identity = match resume.identity {
+        Identity::New => "clone",
+        Identity::Same => "same",
+    };
+    let files: Vec<String> = files.collect();
+    vec!["linux-um".to_owned(), format!("resume={}", files.join(",")), format!("resume_as={identity}")]
 }
 
 #[cfg(test)]
@@ -131,8 +172,17 @@ mod tests {
     fn the_command_line() {
         assert_eq!(
             command_line(Mebibytes(256)).join(" "),
-            "linux-um mem=256M physmem=fd:3 seccomp=on ubd0r=fd:4 ubd1r=fd:5 ubd2=fd:6 hostchan=fd:7 root=/dev/ubda \
-             rootfstype=erofs ro init=/init con=null con0=null,fd:1 quiet panic=-1"
+            "linux-um mem=256M physmem=fd:3 seccomp=on ubd0r=fd:4 ubd1r=fd:5 ubd2=fd:6 hostchan=fd:7 control=fd:8 \
+             root=/dev/ubda rootfstype=erofs ro init=/init con=null con0=null,fd:1 quiet panic=-1"
         );
+    }
+
+    #[test]
+    fn the_command_line_of_what_goes_on() {
+        let layers = vec!["/t/memory".into(), "/s/memory".into()];
+        let resume = Resume { state: "/s/state".into(), layers, identity: Identity::Same };
+        assert_eq!(resume_command_line(&resume).join(" "), "linux-um resume=fd:20,fd:21,fd:22 resume_as=same");
+        let resume = Resume { layers: vec!["/t/memory".into()], identity: Identity::New, ..resume };
+        assert_eq!(resume_command_line(&resume).join(" "), "linux-um resume=fd:20,fd:21 resume_as=clone");
     }
 }

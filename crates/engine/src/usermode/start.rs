@@ -9,35 +9,94 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hutch_jail::cgroup::Group;
 use hutch_protocol::machine::Configure;
-use hutch_units::Bytes;
+use hutch_units::{Bytes, SandboxId};
 use tokio::sync::{oneshot, watch};
 
 use super::console::Console;
 use super::launch::{self, LaunchError};
-use super::plan;
+use super::plan::{self, Resume};
 use super::process::{self, Process};
+use super::save;
 use super::teardown::teardown;
 use super::user_mode::Shared;
 use crate::agent::{self, Client, ClientError};
 use crate::engine::StartError;
+use crate::guest::GuestFiles;
 use crate::machine::{EngineKind, Exit, Machine, MachineRecord, MachineSpec, StartTimes, host_boot_id};
+use crate::snapshot::{Origin, Prepared, SnapshotError, file};
 
 /// Bytes of the host's entropy that a guest begins with.
 const ENTROPY: usize = 256;
 
-/// Starts a machine in a task of its own, which outlives a caller that goes away and then cleans up.
-pub(super) async fn start(shared: Arc<Shared>, spec: MachineSpec) -> Result<Machine, StartError> {
+/// Starts a machine: both halves.
+pub(super) async fn start(shared: Arc<Shared>, spec: MachineSpec, origin: Origin) -> Result<Machine, StartError> {
+    supervised(Arc::clone(&shared), spec.clone(), move |caller_gone| async move {
+        let began = Instant::now();
+        let _lock = shared.lock(spec.id).await;
+        let prepared = prepare_locked(&shared, &spec, &origin, began, caller_gone).await?;
+        activate_locked(&shared, &spec, prepared).await
+    })
+    .await
+}
+
+/// Starts a machine up to where its agent waits to be told who it is.
+pub(super) async fn prepare(shared: Arc<Shared>, spec: MachineSpec, origin: Origin) -> Result<Prepared, StartError> {
+    supervised(Arc::clone(&shared), spec.clone(), move |caller_gone| async move {
+        let began = Instant::now();
+        let _lock = shared.lock(spec.id).await;
+        prepare_locked(&shared, &spec, &origin, began, caller_gone).await
+    })
+    .await
+}
+
+/// Tells a prepared machine who it is.
+pub(super) async fn activate(
+    shared: Arc<Shared>,
+    spec: MachineSpec,
+    prepared: Prepared,
+) -> Result<Machine, StartError> {
+    supervised(Arc::clone(&shared), spec.clone(), move |_| async move {
+        let _lock = shared.lock(spec.id).await;
+        activate_locked(&shared, &spec, prepared).await
+    })
+    .await
+}
+
+/// Something that a start returns and that must be removed when nobody takes it.
+trait Started: Send + 'static {
+    fn record(&self) -> &MachineRecord;
+}
+
+impl Started for Machine {
+    fn record(&self) -> &MachineRecord {
+        &self.record
+    }
+}
+
+impl Started for Prepared {
+    fn record(&self) -> &MachineRecord {
+        &self.record
+    }
+}
+
+/// Does a part of a start in a task of its own, which outlives a caller that goes away and then cleans up.
+async fn supervised<T, F, W>(shared: Arc<Shared>, spec: MachineSpec, work: F) -> Result<T, StartError>
+where
+    T: Started,
+    F: FnOnce(oneshot::Receiver<Infallible>) -> W + Send + 'static,
+    W: Future<Output = Result<T, StartError>> + Send,
+{
     let (result, arrival) = oneshot::channel();
     // Nothing is ever sent: it is the drop that tells.
     let (caller, caller_gone) = oneshot::channel::<Infallible>();
     let id = spec.id;
     tokio::spawn(async move {
-        let outcome = run(&shared, &spec, caller_gone).await;
-        let unclaimed = outcome.map(|machine| Unclaimed { machine: Some(machine), shared, spec });
+        let outcome = work(caller_gone).await;
+        let unclaimed = outcome.map(|started| Unclaimed { started: Some(started), shared, spec });
         // When nobody takes it, it is dropped here and sees to its own removal.
         drop(result.send(unclaimed));
     });
-    let arrived: Result<Result<Unclaimed, StartError>, _> = arrival.await;
+    let arrived: Result<Result<Unclaimed<T>, StartError>, _> = arrival.await;
     drop(caller);
     match arrived {
         Ok(outcome) => outcome.map(Unclaimed::claim),
@@ -50,56 +109,76 @@ pub(super) async fn start(shared: Arc<Shared>, spec: MachineSpec) -> Result<Mach
 
 /// A machine that nobody has taken over yet.
 #[derive(Debug)]
-struct Unclaimed {
-    machine: Option<Machine>,
+struct Unclaimed<T: Started> {
+    started: Option<T>,
     shared: Arc<Shared>,
     spec: MachineSpec,
 }
 
-impl Unclaimed {
-    fn claim(mut self) -> Machine {
-        self.machine.take().expect("taken only here, which takes self")
+impl<T: Started> Unclaimed<T> {
+    fn claim(mut self) -> T {
+        self.started.take().expect("taken only here, which takes self")
     }
 }
 
-impl Drop for Unclaimed {
+impl<T: Started> Drop for Unclaimed<T> {
     fn drop(&mut self) {
-        let Some(machine) = self.machine.take() else { return };
+        let Some(started) = self.started.take() else { return };
         let (shared, spec) = (Arc::clone(&self.shared), self.spec.clone());
         // Outside of a runtime everything ends, and the next service finds what is left by the sandbox's id.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             let _lock = shared.lock(spec.id).await;
-            clean(&shared, &spec, Some(&machine.record)).await;
+            clean(&shared, &spec, Some(started.record())).await;
         });
     }
 }
 
-/// A start from end to end; when it fails, or the caller goes, nothing is left.
-async fn run(
+/// The first half of a start; when it fails, or the caller goes, nothing is left. The caller holds the lock.
+async fn prepare_locked(
     shared: &Shared,
     spec: &MachineSpec,
+    origin: &Origin,
+    began: Instant,
     caller_gone: oneshot::Receiver<Infallible>,
-) -> Result<Machine, StartError> {
-    let began = Instant::now();
-    let _lock = shared.lock(spec.id).await;
-    let launched = launch(shared, spec, began).await?;
+) -> Result<Prepared, StartError> {
+    let launched = launch(shared, spec, origin, began).await?;
     let deadline = shared.options.start_deadline.saturating_sub(began.elapsed());
-    let started = tokio::select! {
-        started = boot(spec, &launched, deadline) => started,
+    let connecting = Instant::now();
+    let connected = tokio::select! {
+        connected = connect(spec, &launched, deadline) => connected,
         _ = caller_gone => Err(StartError::Host {
             id: spec.id,
             operation: "waiting for the guest",
             source: io::Error::new(io::ErrorKind::Interrupted, "the caller has gone"),
         }),
     };
-    match started {
-        Ok((agent, boot, configure)) => {
-            let times = StartTimes { launch: launched.took, boot, configure };
-            Ok(Machine::new(launched.record, agent, Some(times), launched.exit))
+    match connected {
+        Ok(agent) => {
+            let times =
+                StartTimes { launch: launched.took, boot: connecting.elapsed(), configure: Duration::default() };
+            Ok(Prepared::new(launched.record, agent, times, launched.exit, origin))
         }
         Err(error) => {
             clean(shared, spec, Some(&launched.record)).await;
+            Err(error)
+        }
+    }
+}
+
+/// The second half of a start; when it fails nothing is left. The caller holds the lock.
+async fn activate_locked(shared: &Shared, spec: &MachineSpec, prepared: Prepared) -> Result<Machine, StartError> {
+    let Prepared { record, agent, mut times, exit, continues, renamed } = prepared;
+    let deadline = shared.options.start_deadline;
+    let began = Instant::now();
+    let configure = configure(spec, Role { continues, renamed });
+    let client = agent.deadline(deadline);
+    let answered = alive(spec, &exit, deadline, None, client.configure(&configure)).await;
+    times.configure = began.elapsed();
+    match answered {
+        Ok(_) => Ok(Machine::new(record, agent, Some(times), exit)),
+        Err(error) => {
+            clean(shared, spec, Some(&record)).await;
             Err(error)
         }
     }
@@ -121,15 +200,41 @@ struct Launched {
     took: Duration,
 }
 
-async fn launch(shared: &Shared, spec: &MachineSpec, began: Instant) -> Result<Launched, StartError> {
+/// What a kernel begins with: the guest's files, and those of the saved machine.
+async fn beginning(
+    shared: &Shared,
+    id: SandboxId,
+    origin: &Origin,
+) -> Result<(GuestFiles, Option<Resume>, Option<String>), StartError> {
+    let Origin::Saved { directory, template, identity } = origin else {
+        return Ok((shared.guest().await.map_err(StartError::Guest)?.clone(), None, None));
+    };
+    let unusable = |source| StartError::Snapshot { id, source };
+    let checked = save::check(shared, directory).await.map_err(StartError::Guest)?;
+    let (manifest, guest) = checked.map_err(unusable)?;
+    let mut layers = vec![directory.join(file::MEMORY)];
+    if let Some(wanted) = &manifest.template {
+        let given = template.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let Some(base) = template.as_ref().filter(|_| given.as_ref() == Some(wanted)) else {
+            let given = given.unwrap_or_else(|| "none".to_owned());
+            let (directory, wanted) = (directory.clone(), wanted.clone());
+            return Err(unusable(SnapshotError::Template { directory, wanted, given }));
+        };
+        layers.insert(0, base.join(file::MEMORY));
+    }
+    let resume = Resume { state: directory.join(file::STATE), layers, identity: *identity };
+    Ok((guest, Some(resume), manifest.base_key().map(str::to_owned)))
+}
+
+async fn launch(shared: &Shared, spec: &MachineSpec, origin: &Origin, began: Instant) -> Result<Launched, StartError> {
     let id = spec.id;
     let host = |operation| move |source| StartError::Host { id, operation, source };
-    let guest = shared.guest().await.map_err(StartError::Guest)?;
+    let (guest, resume, template) = beginning(shared, id, origin).await?;
     let group = shared.group(id).await.map_err(|source| StartError::Cgroup { id, source })?;
     let disk = check_inputs(spec)?;
     let console = Console::create().map_err(host("making the console"))?;
     let writer = console.writer().map_err(host("making the console"))?;
-    let specification = plan::specification(spec, guest, group.clone(), disk);
+    let specification = plan::specification(spec, &guest, group.clone(), disk, resume.as_ref());
     let started = match launch::launch(&shared.launcher, &specification, writer).await {
         Ok(started) => started,
         Err(LaunchError::Jail(source)) => return Err(StartError::Jail { id, source }),
@@ -145,7 +250,9 @@ async fn launch(shared: &Shared, spec: &MachineSpec, began: Instant) -> Result<L
         pid: started.pid,
         start_time: started.start_time,
         boot_id: host_boot_id().map_err(host("reading the host's boot id"))?,
-        kernel_digest: guest.manifest.kernel_digest.clone(),
+        kernel_digest: guest.manifest.kernel_digest,
+        boot_image_digest: guest.manifest.boot_image_digest,
+        template,
         cgroups: group.directories.iter().map(|directory| directory.path.clone()).collect(),
     };
     match watch(shared, spec, &record, console, group) {
@@ -188,31 +295,33 @@ fn check_inputs(spec: &MachineSpec) -> Result<Bytes, StartError> {
     Ok(Bytes(disk.len()))
 }
 
-/// From the kernel's first instruction to the agent's acknowledgement: the agent, and how long the two phases took.
-async fn boot(
+/// From the kernel's first instruction, or from where it was saved, to the agent's first word.
+async fn connect(spec: &MachineSpec, launched: &Launched, deadline: Duration) -> Result<Client, StartError> {
+    let socket = spec.socket();
+    let connecting = Client::connect(&socket, agent::Options::default(), deadline);
+    alive(spec, &launched.exit, deadline, Some(&launched.console), connecting).await
+}
+
+/// What the agent answers, or how its kernel ended or how long it was silent.
+async fn alive<T>(
     spec: &MachineSpec,
-    launched: &Launched,
+    exit: &watch::Receiver<Option<Exit>>,
     deadline: Duration,
-) -> Result<(Client, Duration, Duration), StartError> {
+    console: Option<&Console>,
+    asked: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, StartError> {
     let id = spec.id;
-    let mut exit = launched.exit.clone();
-    let answered = async {
-        let began = Instant::now();
-        let agent = Client::connect(&spec.socket(), agent::Options::default(), deadline).await?;
-        let connected = Instant::now();
-        agent.deadline(deadline).configure(&configure(spec)).await?;
-        Ok((agent, connected - began, connected.elapsed()))
-    };
+    let mut exit = exit.clone();
     let outcome = tokio::select! {
         // An agent that goes with its kernel is the kernel's end, so that is looked at first.
         biased;
         ended = exit.wait_for(Option::is_some) => Err(ended.ok().and_then(|ended| ended.clone())),
-        answered = tokio::time::timeout(deadline, answered) => Ok(answered),
+        answered = tokio::time::timeout(deadline, asked) => Ok(answered),
     };
     match outcome {
-        Ok(Ok(Ok(ready))) => Ok(ready),
+        Ok(Ok(Ok(answer))) => Ok(answer),
         Ok(Err(_) | Ok(Err(ClientError::Deadline { .. }))) => {
-            Err(StartError::Silent { id, deadline, console: launched.console.tail() })
+            Err(StartError::Silent { id, deadline, console: console.map(Console::tail).unwrap_or_default() })
         }
         Ok(Ok(Err(source))) => {
             // A lost connection is most often a lost kernel whose end is just being noticed.
@@ -230,15 +339,19 @@ async fn boot(
     }
 }
 
+/// What becomes of a guest that is told its name.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Role {
+    /// Commands of the lost connection go on.
+    pub(super) continues: bool,
+    /// It gets a machine id of its own.
+    pub(super) renamed: bool,
+}
+
 /// What the guest is told before anything of the user's runs.
-pub(super) fn configure(spec: &MachineSpec) -> Configure {
+pub(super) fn configure(spec: &MachineSpec, role: Role) -> Configure {
     let mut entropy = vec![0; ENTROPY];
-    let mut filled = 0;
-    while filled < ENTROPY {
-        let rest = entropy.get_mut(filled..).unwrap_or_default();
-        // Blocks until the host's own generator is seeded, which it is long before any service runs.
-        filled += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()).unwrap_or(0);
-    }
+    fill_at_random(&mut entropy);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Configure {
         hostname: spec.hostname.clone(),
@@ -247,6 +360,25 @@ pub(super) fn configure(spec: &MachineSpec) -> Configure {
         env: BTreeMap::new(),
         memory_reserve_bytes: None,
         processes_max: Some(u64::from(plan::guest_processes(spec.memory))),
-        ..Configure::default()
+        continues: role.continues,
+        machine_id: role.renamed.then(machine_id),
     }
+}
+
+fn fill_at_random(bytes: &mut [u8]) {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let rest = bytes.get_mut(filled..).unwrap_or_default();
+        // Blocks until the host's own generator is seeded, which it is long before any service runs.
+        filled += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()).unwrap_or(0);
+    }
+}
+
+/// A new machine id, as machine-id(5) wants it: a random UUID (RFC 9562, version 4) without hyphens.
+fn machine_id() -> String {
+    let mut bytes = [0; 16];
+    fill_at_random(&mut bytes);
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

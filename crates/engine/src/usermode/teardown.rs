@@ -38,12 +38,12 @@ pub(super) async fn teardown(
         tokio::time::timeout(DEADLINE, exit.wait_for(Option::is_some)).await.ok();
         shared.forget(id);
     }
-    let (socket, console_log) = (spec.socket(), spec.console_log());
+    let files = [spec.socket(), spec.control_socket(), spec.console_log()];
     blocking(move || {
         for group in &groups {
             remove_group(group).map_err(|error| DestroyError::Remove { id, path: error.path, source: error.source })?;
         }
-        for path in [socket, console_log] {
+        for path in files {
             remove_file(&path).map_err(|source| DestroyError::Remove { id, path, source })?;
         }
         Ok(())

@@ -6,16 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hutch_jail::cgroup::{Group, Layout, LayoutError};
-use hutch_units::SandboxId;
+use hutch_units::{Mebibytes, SandboxId};
 use sha2::{Digest, Sha256};
 use tokio::sync::{OnceCell, OwnedMutexGuard, watch};
 
-use super::{Options, adopt, audit, launch, probe, start, teardown};
+use super::save::{self, Subject};
+use super::{Options, adopt, audit, launch, probe, start, teardown, template};
 use crate::artefact::Artefact;
 use crate::engine::{AdoptError, AuditError, DestroyError, Engine, EngineFuture, StartError};
 use crate::finding::Finding;
 use crate::guest::{GuestError, GuestFiles};
 use crate::machine::{EngineKind, Exit, Machine, MachineRecord, MachineSpec};
+use crate::snapshot::{Origin, Prepared, Save, SaveError, SnapshotError, SnapshotManifest, TemplateSpec};
 
 /// Runs guests on Linux's user-mode port. Cheap to clone; clones are the same engine.
 #[derive(Debug, Clone)]
@@ -150,8 +152,59 @@ impl Engine for UserMode {
         Box::pin(probe::probe(&self.0))
     }
 
-    fn start<'a>(&'a self, spec: &'a MachineSpec) -> EngineFuture<'a, Result<Machine, StartError>> {
-        Box::pin(start::start(Arc::clone(&self.0), spec.clone()))
+    fn start<'a>(&'a self, spec: &'a MachineSpec, origin: &'a Origin) -> EngineFuture<'a, Result<Machine, StartError>> {
+        Box::pin(start::start(Arc::clone(&self.0), spec.clone(), origin.clone()))
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        spec: &'a MachineSpec,
+        origin: &'a Origin,
+    ) -> EngineFuture<'a, Result<Prepared, StartError>> {
+        Box::pin(start::prepare(Arc::clone(&self.0), spec.clone(), origin.clone()))
+    }
+
+    fn activate<'a>(
+        &'a self,
+        prepared: Prepared,
+        spec: &'a MachineSpec,
+    ) -> EngineFuture<'a, Result<Machine, StartError>> {
+        Box::pin(start::activate(Arc::clone(&self.0), spec.clone(), prepared))
+    }
+
+    fn template_key<'a>(
+        &'a self,
+        base_image: &'a Path,
+        memory: Mebibytes,
+        disk: Mebibytes,
+    ) -> EngineFuture<'a, Result<String, GuestError>> {
+        Box::pin(template::key(&self.0, base_image, memory, disk))
+    }
+
+    fn make_template<'a>(
+        &'a self,
+        template: &'a TemplateSpec,
+    ) -> EngineFuture<'a, Result<SnapshotManifest, SaveError>> {
+        Box::pin(template::make(Arc::clone(&self.0), template.clone()))
+    }
+
+    fn save<'a>(
+        &'a self,
+        spec: &'a MachineSpec,
+        machine: &'a Machine,
+        save: &'a Save,
+    ) -> EngineFuture<'a, Result<SnapshotManifest, SaveError>> {
+        let (spec, record, exit) = (spec.clone(), machine.record.clone(), machine.exit());
+        let subject = Subject { spec, record, exit, key: None };
+        Box::pin(save::save(Arc::clone(&self.0), subject, save.clone(), |_| Ok(())))
+    }
+
+    fn finish_save<'a>(&'a self, directory: &'a Path) -> EngineFuture<'a, Result<Option<SnapshotManifest>, SaveError>> {
+        Box::pin(save::finish_interrupted(directory.to_owned()))
+    }
+
+    fn verify<'a>(&'a self, directory: &'a Path) -> EngineFuture<'a, Result<SnapshotManifest, SnapshotError>> {
+        Box::pin(save::verify(&self.0, directory))
     }
 
     fn adopt<'a>(

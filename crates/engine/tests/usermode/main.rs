@@ -13,7 +13,7 @@ use build::{guest, make, options};
 use conformance::lab::{Lab, chain};
 use hutch_engine::guest::{GuestFiles, GuestManifest, digest_of_file};
 use hutch_engine::usermode::{Options, UserMode};
-use hutch_engine::{Engine, StartError};
+use hutch_engine::{Engine, Origin, StartError};
 
 /// Says why a test does nothing here. `./test` sets HUTCH_NO_SKIP: what it has prepared must be found.
 fn skip(reason: &str) {
@@ -66,7 +66,7 @@ async fn a_kernel_that_cannot_boot_is_told_with_its_last_words() {
     let spec = lab.spec();
     let sandboxes = spec.state_dir.parent().unwrap();
     let engine = UserMode::new(Options { guest: Some(directory.path().to_owned()), ..options(sandboxes) });
-    let error = engine.start(&spec).await.unwrap_err();
+    let error = engine.start(&spec, &Origin::Boot).await.unwrap_err();
     assert!(matches!(&error, StartError::Ended { console, .. } if console.contains("Unable to mount root")), "{error}");
     assert_eq!(lab.artefacts(&spec).await, []);
 }
@@ -77,7 +77,7 @@ async fn a_guest_that_does_not_answer_in_time_is_given_up() {
     let spec = lab.spec();
     let sandboxes = spec.state_dir.parent().unwrap();
     let engine = UserMode::new(Options { start_deadline: Duration::from_millis(30), ..options(sandboxes) });
-    let error = engine.start(&spec).await.unwrap_err();
+    let error = engine.start(&spec, &Origin::Boot).await.unwrap_err();
     assert!(matches!(error, StartError::Silent { .. }), "{}", chain(&error));
     assert_eq!(lab.artefacts(&spec).await, []);
 }
@@ -87,11 +87,11 @@ async fn what_is_missing_is_named() {
     let Some(lab) = lab().await else { return };
     let mut spec = lab.spec();
     spec.disk = "/nowhere/disk".into();
-    let error = lab.engine.start(&spec).await.unwrap_err();
+    let error = lab.engine.start(&spec, &Origin::Boot).await.unwrap_err();
     assert!(error.to_string().contains("/nowhere/disk cannot be used as the disk"), "{error}");
     let engine = UserMode::new(Options { launcher: Some("/nowhere/jail".into()), ..options("/tmp".as_ref()) });
     let spec = lab.spec();
-    let error = engine.start(&spec).await.unwrap_err();
+    let error = engine.start(&spec, &Origin::Boot).await.unwrap_err();
     assert!(error.to_string().contains("/nowhere/jail"), "{error}");
     let findings = engine.probe().await;
     let launcher = findings.iter().find(|finding| finding.subject == "jail launcher").unwrap();

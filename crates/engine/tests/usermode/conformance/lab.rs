@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::stream;
 use hutch_engine::agent::{Client, Collected};
 use hutch_engine::artefact::Artefact;
-use hutch_engine::{Engine, Machine, MachineSpec};
+use hutch_engine::{Engine, Machine, MachineSpec, Origin};
 use hutch_image::{Cache, Image};
 use hutch_protocol::exec::{Exec, Outcome};
 use hutch_protocol::files::WriteFile;
@@ -84,7 +84,7 @@ impl Lab {
 
     /// Starts a machine.
     pub(crate) async fn start(&self, spec: &MachineSpec) -> Machine {
-        self.engine.start(spec).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+        self.engine.start(spec, &Origin::Boot).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
     }
 
     /// What is on the host of this machine, by looking at the host.

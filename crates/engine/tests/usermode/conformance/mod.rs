@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use futures_util::stream;
 use hutch_engine::artefact::ArtefactKind;
 use hutch_engine::machine::ExitReason;
-use hutch_engine::{AdoptError, Machine};
+use hutch_engine::{AdoptError, Machine, Origin};
 use hutch_protocol::exec::Exec;
 use hutch_protocol::files::{ReadFile, WriteFile};
 
@@ -69,7 +69,7 @@ pub(crate) async fn a_cancelled_start_leaves_nothing(lab: &Lab) {
     for milliseconds in [0, 1, 3, 6, 10, 15, 20, 40, 80, 150, 250, 400] {
         let spec = lab.spec();
         let patience = Duration::from_millis(milliseconds);
-        let started = tokio::time::timeout(patience, lab.engine.start(&spec)).await;
+        let started = tokio::time::timeout(patience, lab.engine.start(&spec, &Origin::Boot)).await;
         if let Ok(started) = started {
             lab.destroy(&spec, started.unwrap()).await;
             continue;
