@@ -8,6 +8,7 @@ mod guest;
 mod gvisor;
 mod http;
 mod hutch;
+mod life;
 mod machine;
 mod report;
 mod statistics;
@@ -46,11 +47,15 @@ pub(crate) struct Options {
 enum Part {
     /// What a program feels inside of a sandbox, beside gVisor and no sandbox at all.
     Guest(guest::Options),
+    /// How fast sandboxes come, pause, come back and fork, and how many fit.
+    Life(life::Options),
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if let Some(Part::Guest(options)) = &options.part {
-        return guest::run(options);
+    match &options.part {
+        Some(Part::Guest(options)) => return guest::run(options),
+        Some(Part::Life(options)) => return life::run(options),
+        None => {}
     }
     if let Some(path) = &options.read {
         let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;

@@ -26,6 +26,25 @@ pub(super) enum Unit {
     /// MiB in a second: more is better.
     #[serde(rename = "MiB/s")]
     Throughput,
+    /// MiB of memory: less is better.
+    #[serde(rename = "MiB")]
+    Mebibytes,
+}
+
+impl Unit {
+    /// Whether less of it is better.
+    pub(super) fn is_cost(self) -> bool {
+        self != Self::Throughput
+    }
+
+    /// The word for it.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Milliseconds => "ms",
+            Self::Throughput => "MiB/s",
+            Self::Mebibytes => "MiB",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,7 +165,7 @@ fn sample(measure: Measure, contestant: &mut dyn Contestant, way: &'static str) 
         contestant.remove()?;
     }
     Ok(Some(match measure.unit {
-        Unit::Milliseconds => seconds * 1000.0,
+        Unit::Milliseconds | Unit::Mebibytes => seconds * 1000.0,
         #[expect(clippy::cast_precision_loss, reason = "a few hundred MiB are far below 2^53 bytes")]
         Unit::Throughput => bytes as f64 / seconds / MIB as f64,
     }))

@@ -29,6 +29,11 @@ impl Connection {
         Ok(Self { address: address.to_owned(), key: key.to_owned(), stream: BufReader::with_capacity(1 << 18, stream) })
     }
 
+    /// Another connection to the same service.
+    pub(super) fn another(&self) -> Result<Self> {
+        Self::open(&self.address, &self.key)
+    }
+
     /// Sends JSON (or nothing) and returns the answer's JSON.
     pub(super) fn json(
         &mut self,

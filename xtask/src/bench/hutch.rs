@@ -114,7 +114,13 @@ impl Hutch {
         Ok(())
     }
 
-    fn destroy(&mut self, id: &str) -> Result<()> {
+    /// The connection, for what is not a contest.
+    pub(super) fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// Destroys a sandbox and waits until it is gone.
+    pub(super) fn destroy(&mut self, id: &str) -> Result<()> {
         self.connection.json("DELETE", &format!("/v1/sandboxes/{id}"), None)?;
         let began = Instant::now();
         loop {

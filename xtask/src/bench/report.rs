@@ -49,7 +49,7 @@ pub(super) fn table(run: &Run) -> String {
             let taken = values(contestant);
             let (Some(middle), Some(worse)) = (median(&taken), quantile(&taken, worse_end(unit))) else { continue };
             let compared = if contestant == OURS { String::new() } else { compare(unit, &values(OURS), &taken) };
-            let word = if unit == Unit::Milliseconds { "ms" } else { "MiB/s" };
+            let word = unit.as_str();
             let _ = writeln!(
                 text,
                 "| {measure} | {contestant} | {} | {middle:.1} {word} | {worse:.1} {word} | {compared} |",
@@ -62,18 +62,12 @@ pub(super) fn table(run: &Run) -> String {
 
 /// The quantile that nine of ten samples are at least as good as.
 fn worse_end(unit: Unit) -> f64 {
-    match unit {
-        Unit::Milliseconds => 0.9,
-        Unit::Throughput => 0.1,
-    }
+    if unit.is_cost() { 0.9 } else { 0.1 }
 }
 
 /// How many times as good ours is: above 1 it is better, below it is worse.
 fn compare(unit: Unit, ours: &[f64], theirs: &[f64]) -> String {
-    let compared = match unit {
-        Unit::Milliseconds => ratio(theirs, ours),
-        Unit::Throughput => ratio(ours, theirs),
-    };
+    let compared = if unit.is_cost() { ratio(theirs, ours) } else { ratio(ours, theirs) };
     compared.map_or(String::new(), |ratio| format!("{:.2} ({:.2} to {:.2})", ratio.value, ratio.low, ratio.high))
 }
 
