@@ -21,7 +21,7 @@ use crate::store::{Access, Store, StoreError, open, query};
 pub struct Finding {
     /// What it is.
     pub thing: Thing,
-    /// The id of the sandbox whose it is; `None` for an orphan.
+    /// The id of the sandbox or snapshot whose it is; `None` for an orphan.
     pub owner: Option<String>,
 }
 
@@ -30,7 +30,7 @@ pub struct Finding {
 pub enum Thing {
     /// Something that an engine made.
     Machine(Artefact),
-    /// A file or directory in the directory of the sandboxes.
+    /// A file or directory in the directory of the sandboxes or of the snapshots.
     File(PathBuf),
 }
 
@@ -78,8 +78,7 @@ impl Finding {
     }
 }
 
-/// Everything on the host with its owner. `held` gives the ids of the sandboxes that may have something there; it is
-/// called after the host was looked at.
+/// Everything on the host with its owner. `held` gives the ids of those who may have something there; it is called after the host was looked at.
 pub(crate) async fn take<F>(
     engine: &Arc<dyn Engine>,
     data: &DataDirectory,
@@ -89,7 +88,8 @@ where
     F: Future<Output = Result<HashSet<String>, StoreError>>,
 {
     let machines = engine.artefacts().await.map_err(AuditError::Engine)?;
-    let files = files(&data.sandboxes())?;
+    let mut files = files(&data.sandboxes())?;
+    files.extend(self::files(&data.snapshots())?);
     let held = held().await.map_err(AuditError::Store)?;
     let mut findings = assign(machines, files, &held);
     if findings.iter().any(|finding| finding.owner.is_none()) {
@@ -104,9 +104,9 @@ where
     Ok(findings)
 }
 
-/// The ids of the sandboxes that may have something on the host.
+/// The ids of the sandboxes and snapshots that may have something on the host.
 pub(crate) async fn held_by_store(store: &Store) -> Result<HashSet<String>, StoreError> {
-    store.read("read the owners", query::sandbox_ids).await.map(holding)
+    store.read("read the owners", owners).await
 }
 
 /// Everything on the host with its owner, for a command that runs beside the daemon or without one.
@@ -120,8 +120,8 @@ pub async fn audit(engine: &Arc<dyn Engine>, data: &DataDirectory) -> Result<Vec
             return Ok(HashSet::new());
         }
         let connection = open(&path, Access::Read)?;
-        let ids = query::sandbox_ids(&connection);
-        ids.map(holding).map_err(|source| StoreError::Statement { what: "read the owners", source: Arc::new(source) })
+        owners(&connection)
+            .map_err(|source| StoreError::Statement { what: "read the owners", source: Arc::new(source) })
     })
     .await
 }
@@ -169,11 +169,13 @@ pub fn report(findings: &[Finding]) -> hutch_api::AuditReport {
     hutch_api::AuditReport { artefacts: findings.iter().map(artefact).collect() }
 }
 
-fn holding(ids: Vec<(String, bool)>) -> HashSet<String> {
-    ids.into_iter().filter_map(|(id, holds)| holds.then_some(id)).collect()
+fn owners(db: &rusqlite::Connection) -> rusqlite::Result<HashSet<String>> {
+    let mut owners = query::snapshot_ids(db)?;
+    owners.extend(query::sandbox_ids(db)?.into_iter().filter_map(|(id, holds)| holds.then_some(id)));
+    Ok(owners)
 }
 
-/// What lies in the directory of the sandboxes.
+/// What lies in a directory; nothing when there is none.
 fn files(sandboxes: &Path) -> Result<Vec<PathBuf>, AuditError> {
     let failed = |source| AuditError::File { action: "read", path: sandboxes.to_owned(), source };
     let entries = match std::fs::read_dir(sandboxes) {
@@ -191,7 +193,9 @@ fn assign(machines: Vec<Artefact>, files: Vec<PathBuf>, held: &HashSet<String>) 
         Finding { thing: Thing::Machine(artefact), owner }
     });
     let files = files.into_iter().map(|path| {
-        let owner = owner(path.file_name().and_then(|name| name.to_str()).map(str::to_owned));
+        // What is being written has more after the id.
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.split('.').next());
+        let owner = owner(name.map(str::to_owned));
         Finding { thing: Thing::File(path), owner }
     });
     let mut findings: Vec<Finding> = machines.chain(files).collect();

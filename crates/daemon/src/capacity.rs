@@ -1,8 +1,10 @@
 //! How many sandboxes fit: memory that was promised, and floors under what the host has left.
 //!
-//! Memory is promised at create and given back when the last trace of the sandbox is gone, so that what all
-//! sandboxes may use at once never exceeds what was set aside. Disks are sparse and may together be larger than
-//! the host's: what keeps the host from filling up is that nothing new starts below the floor.
+//! Memory is promised at create and given back when the last trace of the sandbox is gone. A sandbox that begins as a
+//! template shares its pages with all others and takes a few MiB of its own until it writes, so more is promised than
+//! there is: `memory_overcommit_percent` of what was set aside. Disks are sparse and may together be larger than the
+//! host's as well. What keeps the host from running out of either is that nothing new starts below the floors; where
+//! the sandboxes' memory must be there whatever they do, an overcommit of 100 makes it so.
 
 use std::fmt;
 use std::path::Path;
@@ -13,8 +15,12 @@ use hutch_units::Mebibytes;
 /// The bounds that the operator set or that the host gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Memory of all sandboxes together, in MiB.
+    /// Memory that is set aside for all sandboxes together, in MiB. No single one may have more.
     pub memory_mib: u64,
+    /// How much of that is promised, in per cent; at least 100.
+    pub memory_overcommit_percent: u64,
+    /// Memory that stays available on the host, in MiB: nothing new starts below.
+    pub memory_floor_mib: u64,
     /// How many sandboxes there may be.
     pub sandboxes: u64,
     /// Space that stays free on the data directory's file system, in bytes.
@@ -30,6 +36,8 @@ pub struct Supply {
     pub disk_bytes: u64,
     /// Process ids that are free.
     pub processes: u64,
+    /// Memory that is available, in MiB.
+    pub memory_mib: u64,
 }
 
 /// Why there is no room. Waiting or destroying something helps.
@@ -44,6 +52,14 @@ pub enum NoRoom {
         free_mib: u64,
         /// What there is.
         total_mib: u64,
+    },
+    /// The sandboxes use nearly all of the host's memory.
+    #[error("no capacity: {available_mib} MiB of memory available on the host, {floor_mib} MiB must stay so")]
+    HostMemory {
+        /// What is left.
+        available_mib: u64,
+        /// What must stay.
+        floor_mib: u64,
     },
     /// There are as many sandboxes as there may be.
     #[error("no capacity: there are {count} sandboxes, the most that may be")]
@@ -80,12 +96,17 @@ impl Promised {
     /// Promises memory to one more sandbox, or says why not.
     fn admit(&mut self, asked: Mebibytes, bounds: Bounds, supply: Supply) -> Result<(), NoRoom> {
         let asked_mib = u64::from(asked.0);
-        let free_mib = bounds.memory_mib.saturating_sub(self.memory_mib);
+        let total_mib = bounds.promisable_mib();
+        let free_mib = total_mib.saturating_sub(self.memory_mib);
         if self.sandboxes >= bounds.sandboxes {
             return Err(NoRoom::Sandboxes { count: self.sandboxes });
         }
-        if asked_mib > free_mib {
-            return Err(NoRoom::Memory { asked_mib, free_mib, total_mib: bounds.memory_mib });
+        if asked_mib > free_mib.min(bounds.memory_mib) {
+            return Err(NoRoom::Memory { asked_mib, free_mib: free_mib.min(bounds.memory_mib), total_mib });
+        }
+        if supply.memory_mib < bounds.memory_floor_mib {
+            let (available_mib, floor_mib) = (supply.memory_mib, bounds.memory_floor_mib);
+            return Err(NoRoom::HostMemory { available_mib, floor_mib });
         }
         if supply.disk_bytes < bounds.disk_floor_bytes {
             let (free_mib, floor_mib) = (supply.disk_bytes >> 20, bounds.disk_floor_bytes >> 20);
@@ -143,9 +164,9 @@ impl Capacity {
         self.place(memory)
     }
 
-    /// Memory for further sandboxes in MiB.
+    /// Memory that can still be promised, in MiB.
     pub fn free_mib(&self) -> u64 {
-        self.bounds.memory_mib.saturating_sub(self.books().memory_mib)
+        self.bounds.promisable_mib().saturating_sub(self.books().memory_mib)
     }
 
     /// The bounds.
@@ -178,20 +199,35 @@ impl Supply {
     /// Asks the host. What it does not tell counts as plenty: the floors are a safeguard, not a condition.
     pub fn measure(data: &Path) -> Self {
         let disk = rustix::fs::statvfs(data).map(|status| status.f_bavail.saturating_mul(status.f_frsize));
-        Self { disk_bytes: disk.unwrap_or(u64::MAX), processes: free_processes().unwrap_or(u64::MAX) }
+        Self {
+            disk_bytes: disk.unwrap_or(u64::MAX),
+            processes: free_processes().unwrap_or(u64::MAX),
+            memory_mib: memory("MemAvailable:").unwrap_or(u64::MAX),
+        }
     }
 }
 
 impl Bounds {
+    /// What is promised of the memory set aside, in per cent, unless told otherwise. An idle sandbox of the smallest
+    /// shape takes a sixteenth of what it is promised or less; half of that is left for those that work.
+    pub const OVERCOMMIT: u64 = 800;
+
     /// Nine tenths of the host's memory, and floors that leave the host itself room to work.
     pub fn of_host() -> Self {
-        let memory_kib = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| field(&text, "MemTotal:"));
+        let memory_mib = memory("MemTotal:").unwrap_or(1138);
         Self {
-            memory_mib: memory_kib.map_or(1024, |kib| kib / 1024 * 9 / 10),
+            memory_mib: memory_mib * 9 / 10,
+            memory_overcommit_percent: Self::OVERCOMMIT,
+            memory_floor_mib: (memory_mib / 20).min(1024),
             sandboxes: 10_000,
             disk_floor_bytes: 1 << 30,
             process_floor: 512,
         }
+    }
+
+    /// How much memory is promised at most, in MiB.
+    pub fn promisable_mib(&self) -> u64 {
+        self.memory_mib.saturating_mul(self.memory_overcommit_percent.max(100)) / 100
     }
 }
 
@@ -201,6 +237,11 @@ fn free_processes() -> Option<u64> {
     let load = std::fs::read_to_string("/proc/loadavg").ok()?;
     let (_, all) = load.split_whitespace().nth(3)?.split_once('/')?;
     Some(most.saturating_sub(all.parse().ok()?))
+}
+
+/// An amount of `/proc/meminfo`, in MiB.
+fn memory(name: &str) -> Option<u64> {
+    std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| field(&text, name)).map(|kib| kib / 1024)
 }
 
 /// The number after a word, in the form of `/proc/meminfo`.
@@ -214,8 +255,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const BOUNDS: Bounds = Bounds { memory_mib: 1000, sandboxes: 3, disk_floor_bytes: 100 << 20, process_floor: 50 };
-    const PLENTY: Supply = Supply { disk_bytes: u64::MAX, processes: u64::MAX };
+    const BOUNDS: Bounds = Bounds {
+        memory_mib: 1000,
+        memory_overcommit_percent: 100,
+        memory_floor_mib: 200,
+        sandboxes: 3,
+        disk_floor_bytes: 100 << 20,
+        process_floor: 50,
+    };
+    const PLENTY: Supply = Supply { disk_bytes: u64::MAX, processes: u64::MAX, memory_mib: u64::MAX };
 
     #[test]
     fn each_bound_refuses_by_its_own_name() {
@@ -227,12 +275,25 @@ mod tests {
         );
         let little_disk = Supply { disk_bytes: (100 << 20) - 1, ..PLENTY };
         assert!(matches!(capacity.admit(Mebibytes(1), little_disk), Err(NoRoom::Disk { floor_mib: 100, .. })));
+        let little_memory = Supply { memory_mib: 199, ..PLENTY };
+        assert!(matches!(capacity.admit(Mebibytes(1), little_memory), Err(NoRoom::HostMemory { floor_mib: 200, .. })));
         let few = Supply { processes: 49, ..PLENTY };
         assert!(matches!(capacity.admit(Mebibytes(1), few), Err(NoRoom::Processes { free: 49, .. })));
         let _rest = (capacity.admit(Mebibytes(1), PLENTY).unwrap(), capacity.admit(Mebibytes(1), PLENTY).unwrap());
         assert_eq!(capacity.admit(Mebibytes(1), PLENTY).unwrap_err(), NoRoom::Sandboxes { count: 3 });
         drop(first);
         assert_eq!(capacity.free_mib(), 998);
+    }
+
+    #[test]
+    fn more_is_promised_than_there_is_but_not_to_one() {
+        let capacity = Capacity::new(Bounds { memory_overcommit_percent: 250, ..BOUNDS });
+        assert!(capacity.admit(Mebibytes(1001), PLENTY).is_err());
+        let _places = [1000, 1000, 500].map(|memory| capacity.admit(Mebibytes(memory), PLENTY).unwrap());
+        assert_eq!(capacity.free_mib(), 0);
+        let smallest = 500 * 256;
+        let host = Bounds { memory_mib: 24_000 * 9 / 10, memory_overcommit_percent: Bounds::OVERCOMMIT, ..BOUNDS };
+        assert!(host.promisable_mib() >= smallest, "500 of the smallest shape on a host with 24 GiB");
     }
 
     #[test]

@@ -8,6 +8,9 @@
 //!   url              where the running daemon listens
 //!   sandboxes/<id>/  all that one sandbox has on this host's disks, and nothing else
 //!     disk.ext4
+//!     pause-<n>/     its saved machine, while it is paused
+//!   snapshots/<id>/  saved machines with their disks, of users and of forks
+//!   templates/<key>/ saved machines that sandboxes begin as
 //! ```
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -15,7 +18,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use hutch_units::SandboxId;
+use hutch_units::{SandboxId, SnapshotId};
 
 /// Where the daemon keeps its things.
 #[derive(Debug, Clone)]
@@ -148,6 +151,31 @@ impl DataDirectory {
     /// The writable disk of one sandbox.
     pub fn disk(&self, id: SandboxId) -> PathBuf {
         self.sandbox(id).join("disk.ext4")
+    }
+
+    /// The directory of one sandbox's saved machine; its disk stays where it is.
+    pub fn pause(&self, id: SandboxId, number: u32) -> PathBuf {
+        self.sandbox(id).join(format!("pause-{number}"))
+    }
+
+    /// The directory that holds one directory for each snapshot.
+    pub fn snapshots(&self) -> PathBuf {
+        self.root.join("snapshots")
+    }
+
+    /// The directory of one snapshot: a saved machine with its disk.
+    pub fn snapshot(&self, id: SnapshotId) -> PathBuf {
+        self.snapshots().join(id.to_string())
+    }
+
+    /// The directory that holds one directory for each template.
+    pub fn templates(&self) -> PathBuf {
+        self.root.join("templates")
+    }
+
+    /// The directory of one template: a saved machine with its disk.
+    pub fn template(&self, key: &str) -> PathBuf {
+        self.templates().join(key)
     }
 }
 

@@ -32,6 +32,7 @@ mod recovery;
 mod registry;
 mod report;
 mod serve;
+mod snapshots;
 mod sweep;
 mod view;
 

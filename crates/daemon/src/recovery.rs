@@ -32,6 +32,7 @@ pub(crate) async fn take_over(core: &Arc<Core>) -> Result<Vec<owner::Handle>, St
 
 /// Waits until the machines that live are found again, and removes what has no owner.
 pub(crate) async fn settle(core: &Arc<Core>, handles: Vec<owner::Handle>) {
+    sweep_snapshots(core);
     let found = handles.len();
     let settled = handles
         .iter()
@@ -51,6 +52,13 @@ pub(crate) fn sweep_builds(core: &Arc<Core>) {
         Ok(removed) => tracing::warn!(removed, "removed what killed image builds left in the cache"),
         Err(error) => tracing::error!(error = chain(&error), "the cache of images cannot be put in order"),
     });
+}
+
+/// Removes what an earlier run left of snapshots that nobody is to have. In the background: it waits for the sandboxes
+/// that were being made from them to be taken back.
+fn sweep_snapshots(core: &Arc<Core>) {
+    let core = Arc::clone(core);
+    tokio::spawn(async move { crate::snapshots::remove_stale(&core).await });
 }
 
 /// Removes every artefact that belongs to no sandbox. What cannot be removed stays in the audit.

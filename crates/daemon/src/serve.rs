@@ -232,7 +232,7 @@ impl Started {
             for handle in core.registry.all() {
                 let (done, _nobody_waits) = oneshot::channel();
                 // An owner whose queue is closed has ended.
-                drop(handle.commands.send(Command::Destroy { cause: "the service stops", done }).await);
+                drop(handle.commands.send(Command::Destroy { cause: "the service stops".into(), done }).await);
             }
             if tokio::time::timeout(LAST_STEPS, core.registry.emptied()).await.is_err() {
                 tracing::warn!("not every sandbox was destroyed in time; the next start goes on with it");

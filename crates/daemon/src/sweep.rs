@@ -49,7 +49,7 @@ pub(crate) async fn expire(core: &Arc<Core>) -> Result<(), StoreError> {
         if let Some(handle) = core.registry.find(id) {
             let (done, _nobody_waits) = oneshot::channel();
             // A full queue, or an owner that just ended, is looked at again in the next round.
-            drop(handle.commands.try_send(Command::Destroy { cause: "expired", done }));
+            drop(handle.commands.try_send(Command::Destroy { cause: "expired".into(), done }));
         }
     }
     Ok(())

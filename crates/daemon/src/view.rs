@@ -1,11 +1,11 @@
 //! Rows as the API shows them.
 
-use hutch_api::{CreatedSandbox, Isolation, SandboxStatus, SandboxView, Timestamp};
+use hutch_api::{CreatedSandbox, Isolation, SandboxStatus, SandboxView, SnapshotStatus, SnapshotView, Timestamp};
 
 use crate::clock::Moment;
 use crate::core::Settings;
 use crate::lifecycle::State;
-use crate::store::SandboxRow;
+use crate::store::{SandboxRow, SnapshotRow, SnapshotState};
 
 /// A sandbox as the API shows it.
 pub(crate) fn sandbox(row: &SandboxRow, settings: &Settings) -> SandboxView {
@@ -25,8 +25,8 @@ pub(crate) fn sandbox(row: &SandboxRow, settings: &Settings) -> SandboxView {
         created_at: timestamp(row.created_at),
         running_at: row.running_at.map(timestamp),
         destroyed_at: (row.state == State::Destroyed).then_some(row.ended_at).flatten().map(timestamp),
-        paused_at: None,
-        last_resumed_at: None,
+        paused_at: row.paused_at.map(timestamp),
+        last_resumed_at: row.last_resumed_at.map(timestamp),
         // The wish is kept; without a network there is no URL to show for it.
         ingress_enabled: row.ingress,
         ingress_url_template: None,
@@ -36,10 +36,10 @@ pub(crate) fn sandbox(row: &SandboxRow, settings: &Settings) -> SandboxView {
         ssh_pubkeys: (!spec.ssh_pubkeys.is_empty()).then(|| spec.ssh_pubkeys.clone()),
         created_by: Some(row.account.clone()),
         bandwidth_ingress_bytes: None,
-        forked_from: None,
+        forked_from: row.forked_from,
         auto_pause_after_seconds: row.auto_pause_after_seconds,
         auto_destroy_after_seconds: None,
-        snapshot: None,
+        snapshot: row.snapshot,
         labels: row.labels.clone(),
         engine: Some(spec.engine.clone()),
         isolation: isolation(&spec.engine),
@@ -52,6 +52,29 @@ pub(crate) fn sandbox(row: &SandboxRow, settings: &Settings) -> SandboxView {
 /// A sandbox as the answer to its create.
 pub(crate) fn created(row: &SandboxRow, settings: &Settings) -> CreatedSandbox {
     CreatedSandbox { sandbox: sandbox(row, settings), bandwidth_quota_bytes: -1, replayed: None }
+}
+
+/// A snapshot as the API shows it.
+pub(crate) fn snapshot(row: &SnapshotRow) -> SnapshotView {
+    SnapshotView {
+        id: row.id,
+        name: row.name.clone(),
+        description: row.description.clone(),
+        status: match row.state {
+            SnapshotState::Creating => SnapshotStatus::Creating,
+            SnapshotState::Ready => SnapshotStatus::Ready,
+            SnapshotState::Deleting => SnapshotStatus::Deleting,
+        },
+        sandbox: row.sandbox,
+        parent: row.parent,
+        shape: Some(row.spec.shape.clone()),
+        rootfs: Some(row.spec.rootfs.clone()),
+        mem_mib: row.spec.memory_mib,
+        disk_mib: row.spec.disk_mib,
+        size_bytes: row.bytes,
+        created_at: timestamp(row.created_at),
+        labels: row.labels.clone(),
+    }
 }
 
 /// A state in the API's type.

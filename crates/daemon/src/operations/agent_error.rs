@@ -37,6 +37,10 @@ impl Core {
             Ok(snapshot) => snapshot.row,
             Err(_) => handle.snapshot().row,
         };
+        if matches!(row.state, State::Pausing | State::Paused | State::Forking | State::Resuming) {
+            let message = "the sandbox was paused; what was attached to it has been detached";
+            return Error::new(ErrorKind::SandboxPaused, message).with_log(chain(error));
+        }
         let message = match (row.state, &row.reason) {
             (State::Failed, Some(reason)) => format!("the sandbox was lost: {reason}"),
             (State::Destroying | State::Destroyed, _) => "the sandbox was destroyed meanwhile".to_owned(),

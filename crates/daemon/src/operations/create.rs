@@ -15,7 +15,8 @@ use crate::lifecycle::State;
 use crate::metrics::Count;
 use crate::names;
 use crate::owner::{self, Beginning, Handle, Plan};
-use crate::store::{NewSandbox, Receipt, SPEC_VERSION, SandboxRow, Spec, Taken, query};
+use crate::snapshots;
+use crate::store::{Desired, NewSandbox, Receipt, SPEC_VERSION, SandboxRow, SnapshotRow, Spec, Taken, query};
 use crate::view;
 
 /// When to ask again while there is no room.
@@ -35,7 +36,8 @@ enum Outcome {
 
 pub(super) async fn create(core: &Arc<Core>, caller: &Caller, request: CreateSandbox) -> Result<CreatedSandbox, Error> {
     let since = Instant::now();
-    let new = validate(core, caller, &request)?;
+    let begun = snapshots::begin(core, caller, &request).await?;
+    let new = validate(core, caller, &request, begun)?;
     loop {
         // A repeated request must be answered even when there is no room for a new sandbox.
         let receipt = match &new.receipt {
@@ -58,11 +60,13 @@ pub(super) async fn create(core: &Arc<Core>, caller: &Caller, request: CreateSan
 }
 
 /// Checks what needs the knowledge of this host; the adapter has checked the rest.
-fn validate(core: &Core, caller: &Caller, request: &CreateSandbox) -> Result<NewSandbox, Error> {
+fn validate(
+    core: &Core,
+    caller: &Caller,
+    request: &CreateSandbox,
+    begun: Option<(Spec, SnapshotRow)>,
+) -> Result<NewSandbox, Error> {
     let settings = &core.settings;
-    let shape = Shape::find(&request.shape).map_err(|error| Error::field("shape", error.to_string()))?;
-    let wanted = request.rootfs.as_deref().unwrap_or_default();
-    let rootfs = core.images.source().resolve(wanted).map_err(|error| Error::field("rootfs", error.to_string()))?;
     let engine = core.engine.kind().as_str();
     if let Some(given) = request.engine.as_deref().filter(|given| *given != "auto" && *given != engine) {
         let given: String = given.chars().take(64).collect();
@@ -75,40 +79,60 @@ fn validate(core: &Core, caller: &Caller, request: &CreateSandbox) -> Result<New
     absent("node_selector", request.node_selector.is_empty())?;
     bounded("egress", &request.egress)?;
     bounded("ssh_pubkeys", &request.ssh_pubkeys)?;
-    let disk_mib = request.disk_mib.unwrap_or(shape.default_disk.0);
-    if !(disk::MINIMUM..=disk::MAXIMUM).contains(&Mebibytes(disk_mib)) {
-        let message = format!("must be {} to {}, got {disk_mib}", disk::MINIMUM.0, disk::MAXIMUM.0);
-        return Err(Error::field("disk_mib", message));
-    }
     let names = match &request.name {
         Some(name) => vec![SandboxName::parse(name).map_err(|error| Error::field("name", error.to_string()))?],
         None => names::candidates(),
     };
     let lifetime = request.lifetime_seconds.map(|seconds| Duration::from_secs(u64::from(seconds)));
+    let (spec, snapshot) = match begun {
+        Some((spec, snapshot)) => (spec, Some(snapshot)),
+        None => (specify(core, caller, request)?, None),
+    };
+    let snapshot_id = snapshot.as_ref().map(|snapshot| snapshot.id);
     Ok(NewSandbox {
         id: SandboxId::generate(),
         account: caller.account.clone(),
         names,
-        spec: Spec {
-            version: SPEC_VERSION,
-            engine: engine.to_owned(),
-            shape: shape.id.to_owned(),
-            vcpu: shape.vcpu,
-            memory_mib: shape.memory.0,
-            cpu_quota_percent: shape.cpu_quota_percent,
-            disk_mib,
-            rootfs,
-            base_image: std::path::PathBuf::new(),
-            envs: request.envs.clone(),
-            egress: request.egress.clone(),
-            ssh_pubkeys: request.ssh_pubkeys.clone(),
-            created_by: Some(caller.key.clone()),
-        },
+        spec,
         labels: request.labels.clone(),
         auto_pause_after_seconds: request.auto_pause_after_seconds,
         ingress: request.ingress_enabled.unwrap_or(false),
         expires_at: lifetime.map(|lifetime| core.clock.now().after(lifetime)),
         receipt: request.idempotency_key.clone().map(|key| (key, digest(request))),
+        desired: Desired::Running,
+        template: snapshot.and_then(|snapshot| snapshot.template),
+        origin: snapshot_id,
+        snapshot: snapshot_id,
+        parent: snapshot_id,
+        forked_from: None,
+    })
+}
+
+/// What a sandbox is created with that begins as an image.
+fn specify(core: &Core, caller: &Caller, request: &CreateSandbox) -> Result<Spec, Error> {
+    let engine = core.engine.kind().as_str();
+    let shape = Shape::find(&request.shape).map_err(|error| Error::field("shape", error.to_string()))?;
+    let wanted = request.rootfs.as_deref().unwrap_or_default();
+    let rootfs = core.images.source().resolve(wanted).map_err(|error| Error::field("rootfs", error.to_string()))?;
+    let disk_mib = request.disk_mib.unwrap_or(shape.default_disk.0);
+    if !(disk::MINIMUM..=disk::MAXIMUM).contains(&Mebibytes(disk_mib)) {
+        let message = format!("must be {} to {}, got {disk_mib}", disk::MINIMUM.0, disk::MAXIMUM.0);
+        return Err(Error::field("disk_mib", message));
+    }
+    Ok(Spec {
+        version: SPEC_VERSION,
+        engine: engine.to_owned(),
+        shape: shape.id.to_owned(),
+        vcpu: shape.vcpu,
+        memory_mib: shape.memory.0,
+        cpu_quota_percent: shape.cpu_quota_percent,
+        disk_mib,
+        rootfs,
+        base_image: std::path::PathBuf::new(),
+        envs: request.envs.clone(),
+        egress: request.egress.clone(),
+        ssh_pubkeys: request.ssh_pubkeys.clone(),
+        created_by: Some(caller.key.clone()),
     })
 }
 
@@ -128,7 +152,7 @@ fn absent(field: &str, is_empty: bool) -> Result<(), Error> {
     if is_empty { Ok(()) } else { Err(Error::field(field, "not available on this service yet; leave it out")) }
 }
 
-fn bounded(field: &str, entries: &[String]) -> Result<(), Error> {
+pub(super) fn bounded(field: &str, entries: &[String]) -> Result<(), Error> {
     if entries.len() > MOST_ENTRIES {
         return Err(Error::field(field, format!("has {} entries, the most is {MOST_ENTRIES}", entries.len())));
     }
@@ -167,9 +191,12 @@ async fn admit(core: &Arc<Core>, mut new: NewSandbox, since: Instant) -> Result<
     refuse_unless_ready(core).await?;
     let images = core.images.clone();
     let name = new.spec.rootfs.clone();
-    // Looking for an image reads files.
-    let image = tokio::task::spawn_blocking(move || images.require(&name)).await;
-    new.spec.base_image = image.map_err(|error| Error::internal(&error))??.path;
+    // A snapshot belongs to the image that it was made with, whatever the name has come to mean since.
+    if new.origin.is_none() {
+        // Looking for an image reads files.
+        let image = tokio::task::spawn_blocking(move || images.require(&name)).await;
+        new.spec.base_image = image.map_err(|error| Error::internal(&error))??.path;
+    }
     let turn = tokio::time::timeout(core.settings.create_patience, Arc::clone(&core.creates).acquire_owned()).await;
     let Ok(Ok(turn)) = turn else {
         return Err(unavailable(core, "too many sandboxes are being created; try again".into()));
@@ -192,14 +219,14 @@ async fn admit(core: &Arc<Core>, mut new: NewSandbox, since: Instant) -> Result<
     begun.await.map_err(|error| Error::internal(&error))?
 }
 
-async fn refuse_unless_ready(core: &Arc<Core>) -> Result<(), Error> {
+pub(super) async fn refuse_unless_ready(core: &Arc<Core>) -> Result<(), Error> {
     match super::host::ready(core).await.reason {
         None => Ok(()),
         Some(reason) => Err(Error::new(ErrorKind::Unavailable, reason).with_retry_after(Duration::from_secs(1))),
     }
 }
 
-fn unavailable(core: &Core, message: String) -> Error {
+pub(super) fn unavailable(core: &Core, message: String) -> Error {
     core.metrics.count(Count::CreateRefused);
     Error::new(ErrorKind::Unavailable, message).with_retry_after(RETRY_AFTER)
 }
@@ -207,18 +234,25 @@ fn unavailable(core: &Core, message: String) -> Error {
 fn refused(taken: Taken, names: &[String]) -> Result<Outcome, Error> {
     match taken {
         Taken::Repeated(receipt) => Ok(Outcome::Repeated(receipt)),
-        Taken::Key => Err(mismatch()),
+        taken => Err(refused_name(taken, names)),
+    }
+}
+
+/// Why a sandbox could not be recorded.
+pub(super) fn refused_name(taken: Taken, names: &[String]) -> Error {
+    match taken {
+        Taken::Repeated(_) | Taken::Key => mismatch(),
         Taken::Name => {
             let message = match names {
                 [name] => format!("a living sandbox is named {name:?} already; destroy it, or choose another name"),
                 _ => "no name could be made up that is free; try again, or give one".to_owned(),
             };
             let error = Error::new(ErrorKind::NameTaken, message.clone());
-            Err(error.with_field("name", message))
+            error.with_field("name", message)
         }
         Taken::Slots => {
             let message = "no capacity: all host user ids for sandboxes are in use";
-            Err(Error::new(ErrorKind::Unavailable, message).with_retry_after(RETRY_AFTER))
+            Error::new(ErrorKind::Unavailable, message).with_retry_after(RETRY_AFTER)
         }
     }
 }

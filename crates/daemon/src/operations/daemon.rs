@@ -12,7 +12,7 @@ use hutch_api::{
     WriteFile, Written,
 };
 
-use super::{archive, create, execute, files, host, sandboxes};
+use super::{archive, create, execute, files, fork, host, pause, sandboxes, snapshots};
 use crate::core::Core;
 use crate::store::query;
 
@@ -123,46 +123,66 @@ impl Operations for Daemon {
         sandboxes::destroy(&self.0, caller, sandbox).await
     }
 
-    async fn pause_sandbox(&self, _: &Caller, _: &SandboxReference, _: Until) -> Result<SandboxView, Error> {
-        Err(not_yet())
+    async fn pause_sandbox(
+        &self,
+        caller: &Caller,
+        sandbox: &SandboxReference,
+        until: Until,
+    ) -> Result<SandboxView, Error> {
+        pause::pause(&self.0, caller, sandbox, until).await
     }
 
-    async fn resume_sandbox(&self, _: &Caller, _: &SandboxReference, _: Until) -> Result<SandboxView, Error> {
-        Err(not_yet())
+    async fn resume_sandbox(
+        &self,
+        caller: &Caller,
+        sandbox: &SandboxReference,
+        until: Until,
+    ) -> Result<SandboxView, Error> {
+        pause::resume(&self.0, caller, sandbox, until).await
     }
 
-    async fn fork_sandbox(&self, _: &Caller, _: &SandboxReference, _: ForkSandbox) -> Result<Vec<SandboxView>, Error> {
-        Err(not_yet())
+    async fn fork_sandbox(
+        &self,
+        caller: &Caller,
+        sandbox: &SandboxReference,
+        request: ForkSandbox,
+    ) -> Result<Vec<SandboxView>, Error> {
+        fork::fork(&self.0, caller, sandbox, request).await
     }
 
     async fn create_snapshot(
         &self,
-        _: &Caller,
-        _: &SandboxReference,
-        _: CreateSnapshot,
+        caller: &Caller,
+        sandbox: &SandboxReference,
+        request: CreateSnapshot,
     ) -> Result<SnapshotView, Error> {
-        Err(not_yet())
+        snapshots::create(&self.0, caller, sandbox, request).await
     }
 
-    async fn list_snapshots(&self, _: &Caller, _: SnapshotFilter, _: PageRequest) -> Result<Page<SnapshotView>, Error> {
-        Err(not_yet())
+    async fn list_snapshots(
+        &self,
+        caller: &Caller,
+        filter: SnapshotFilter,
+        page: PageRequest,
+    ) -> Result<Page<SnapshotView>, Error> {
+        snapshots::list(&self.0, caller, filter, page).await
     }
 
-    async fn snapshot(&self, _: &Caller, _: &SnapshotReference) -> Result<SnapshotView, Error> {
-        Err(not_yet())
+    async fn snapshot(&self, caller: &Caller, snapshot: &SnapshotReference) -> Result<SnapshotView, Error> {
+        snapshots::get(&self.0, caller, snapshot).await
     }
 
-    async fn delete_snapshot(&self, _: &Caller, _: &SnapshotReference) -> Result<DeletedSnapshot, Error> {
-        Err(not_yet())
+    async fn delete_snapshot(&self, caller: &Caller, snapshot: &SnapshotReference) -> Result<DeletedSnapshot, Error> {
+        snapshots::delete(&self.0, caller, snapshot).await
     }
 
     async fn restore_snapshot(
         &self,
-        _: &Caller,
-        _: &SandboxReference,
-        _: &SnapshotReference,
+        caller: &Caller,
+        sandbox: &SandboxReference,
+        snapshot: &SnapshotReference,
     ) -> Result<SandboxView, Error> {
-        Err(not_yet())
+        snapshots::restore(&self.0, caller, sandbox, snapshot).await
     }
 
     async fn usage(&self, _: &Caller, _: UsageQuery) -> Result<UsageReport, Error> {

@@ -102,6 +102,11 @@ impl Core {
             let found = handle.wait_for(|now| now.machine.is_some() || now.row.state != State::Running);
             snapshot = tokio::time::timeout(RECONNECT, found).await.unwrap_or(snapshot);
         }
+        // One that comes back is as good as there.
+        if snapshot.row.state == State::Resuming {
+            let found = handle.wait_for(|now| now.row.state != State::Resuming);
+            snapshot = tokio::time::timeout(RECONNECT, found).await.unwrap_or(snapshot);
+        }
         let row = snapshot.row;
         match snapshot.machine {
             Some(machine) => Ok(Ready { handle, row, machine }),
@@ -123,6 +128,7 @@ fn not_running(row: &SandboxRow, purpose: Purpose) -> Error {
     let message = match (row.state, &row.reason) {
         (State::Paused, _) => format!("sandbox is paused; resume it before {before}"),
         (State::Failed, Some(reason)) => format!("sandbox is failed: {reason}"),
+        (State::Error, Some(reason)) => format!("sandbox is in error: {reason}; resume it to try again"),
         (state, _) => format!("sandbox is {state}; it must be running {to}"),
     };
     Error::new(ErrorKind::WrongState, message)

@@ -8,6 +8,12 @@ mod create;
 
 mod sandboxes;
 
+mod pause;
+
+mod fork;
+
+mod snapshots;
+
 mod execute;
 
 mod files;

@@ -95,6 +95,8 @@ pub(super) async fn destroy(
             }
             // A failed sandbox holds nothing any more; going through its owner gives the row its last word.
             Found::Row(row) if row.state == State::Failed => core.own(*row),
+            // A copy whose source is still being saved: its maker finds it gone.
+            Found::Row(row) if row.state == State::Creating && row.origin.is_some() => core.own(*row),
             Found::Row(_) => {
                 tokio::time::sleep(LOOK_AGAIN).await;
                 continue;
@@ -103,7 +105,7 @@ pub(super) async fn destroy(
         // Once found, it is meant by its id: its name may pass to another sandbox as soon as it is gone.
         reference = SandboxReference::Id(handle.id);
         let (done, gone) = oneshot::channel();
-        if handle.commands.send(Command::Destroy { cause: "asked by its owner", done }).await.is_ok() {
+        if handle.commands.send(Command::Destroy { cause: "asked by its owner".into(), done }).await.is_ok() {
             match tokio::time::timeout(core.settings.destroy_patience, gone).await {
                 Ok(Ok(())) => return Ok(DestroyedSandbox { id: handle.id, status: SandboxStatus::Destroyed }),
                 Err(_) => return Ok(DestroyedSandbox { id: handle.id, status: SandboxStatus::Destroying }),

@@ -268,7 +268,7 @@ fn who_fills_the_hosts_disk_is_given_up_and_nobody_else() {
     let (modest, greedy) = (id(create(&daemon, request()).unwrap()), id(create(&daemon, request()).unwrap()));
     std::fs::write(life.data().disk(modest), vec![1; 100 << 10]).unwrap();
     std::fs::write(life.data().disk(greedy), vec![1; 900 << 10]).unwrap();
-    let supply = |disk_bytes| Supply { disk_bytes, processes: u64::MAX };
+    let supply = |disk_bytes| Supply { disk_bytes, memory_mib: u64::MAX, processes: u64::MAX };
     daemon.run(sweep::guard_disk(daemon.core(), supply(1 << 20)));
     daemon.run(sweep::guard_disk(daemon.core(), supply((1 << 20) - 1)));
     daemon.until(greedy, State::Failed);

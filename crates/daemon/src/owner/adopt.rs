@@ -7,7 +7,7 @@ use std::time::Duration;
 use hutch_engine::{AdoptError, MachineRecord};
 
 use super::task::{Next, Task};
-use crate::lifecycle::{Event, State};
+use crate::lifecycle::State;
 use crate::metrics::Count;
 use crate::report::chain;
 
@@ -34,10 +34,12 @@ impl Task {
                     core.metrics.count(Count::Adopted);
                     tracing::info!(attempt, "the machine was found again");
                     self.machine = Some(Arc::new(machine));
-                    if self.row.state == State::Pausing {
-                        self.commit(Event::PauseFailed, Some("the service stopped meanwhile".to_owned())).await;
+                    match self.row.state {
+                        // What was promised is begun anew.
+                        State::Pausing => return Next::Pause { cause: "begun before the service stopped".into() },
+                        State::Resuming => self.came_back(Some("the service stopped meanwhile".to_owned())).await,
+                        _ => self.publish(),
                     }
-                    self.publish();
                     return Next::Serve;
                 }
                 Ok(Err(error)) => error,
@@ -45,6 +47,9 @@ impl Task {
             };
             if matches!(error, AdoptError::Gone { .. } | AdoptError::Record { .. }) {
                 tracing::warn!(error = chain(&error), "the machine is gone");
+                if self.row.state == State::Pausing {
+                    return Next::FinishPause;
+                }
                 return Next::Fail { reason: "the sandbox's machine ended while the service did not run".to_owned() };
             }
             core.metrics.count(Count::AgentError);
@@ -66,7 +71,7 @@ impl Task {
     }
 
     /// Completes with the work, or with what is to be done instead of it.
-    async fn unless_commanded<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Next> {
+    pub(super) async fn unless_commanded<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Next> {
         let core = Arc::clone(&self.core);
         let mut work = std::pin::pin!(work);
         let mut stopped = std::pin::pin!(core.stopped());

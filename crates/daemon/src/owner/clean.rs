@@ -54,15 +54,34 @@ impl Task {
     }
 
     async fn remove_all(&self) -> Result<(), CleanError> {
-        let spec = self.core.machine_spec(&self.row);
-        let record = self.record();
-        self.core.engine.destroy(&spec, record.as_ref()).await.map_err(CleanError::Machine)?;
+        self.remove_machine().await?;
         let directory = self.core.data.sandbox(self.row.id);
         let removed = tokio::task::spawn_blocking(move || match std::fs::remove_dir_all(directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         });
         removed.await.map_err(CleanError::Interrupted)?.map_err(CleanError::Directory)
+    }
+
+    /// Ends the machine and removes all that the engine made for it, without giving up: what was left would run beside
+    /// the next one. `None` when it is done, else what has come up instead.
+    pub(super) async fn end_machine(&mut self) -> Option<Next> {
+        let mut delay = Duration::from_millis(100);
+        while let Err(error) = self.remove_machine().await {
+            tracing::error!(error = chain(&error), "the machine is not gone; trying again");
+            if let Err(next) = self.unless_commanded(tokio::time::sleep(delay)).await {
+                return Some(next);
+            }
+            delay = (delay * 2).min(Duration::from_secs(30));
+        }
+        (self.machine, self.row.machine) = (None, None);
+        None
+    }
+
+    async fn remove_machine(&self) -> Result<(), CleanError> {
+        let spec = self.core.machine_spec(&self.row);
+        let record = self.record();
+        self.core.engine.destroy(&spec, record.as_ref()).await.map_err(CleanError::Machine)
     }
 
     /// Answers those who wait for it to be gone; a failed sandbox that somebody wants gone goes on to that.
@@ -76,7 +95,11 @@ impl Task {
                 }
                 Command::Evict { .. } => {}
                 // An answer that nobody waits for is no loss.
-                Command::Update { done, .. } => drop(done.send(Err(super::task::ended()))),
+                Command::Update { done, .. }
+                | Command::Pause { done, .. }
+                | Command::Resume { done }
+                | Command::Restore { done, .. } => drop(done.send(Err(super::task::ended()))),
+                Command::Take { done, .. } => drop(done.send(Err(super::task::ended()))),
             }
         }
         match cause {

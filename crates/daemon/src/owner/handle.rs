@@ -1,15 +1,16 @@
 //! What others have of an owner task.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use hutch_engine::Machine;
-use hutch_units::SandboxId;
+use hutch_units::{SandboxId, SnapshotId};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Moment;
-use crate::store::SandboxRow;
+use crate::store::{SandboxRow, SnapshotRow};
 
 /// The way to an owner task. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -30,15 +31,55 @@ pub(crate) struct Snapshot {
     pub(crate) machine: Option<Arc<Machine>>,
 }
 
+/// Where the answer to a command goes: the row once the command was taken on, or why it was not.
+pub(crate) type Answer = oneshot::Sender<Result<Arc<SandboxRow>, hutch_api::Error>>;
+
+/// A snapshot that an owner has taken of its sandbox.
+#[derive(Debug, Clone)]
+pub(crate) struct Taken {
+    /// The key of the template that its memory is stored against.
+    pub(crate) template: Option<String>,
+    /// How long the sandbox stood still for it; `None` for one that did not run.
+    pub(crate) stopped: Option<std::time::Duration>,
+}
+
 /// What can be asked of an owner task.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Take it down. Answers when nothing of it is left on the host.
     Destroy {
         /// Why, for the trail.
-        cause: &'static str,
+        cause: Cow<'static, str>,
         /// Where the answer goes.
         done: oneshot::Sender<()>,
+    },
+    /// Save it and end its machine. Answers when the row says `pausing`, or at once when it is paused.
+    Pause {
+        /// Why, for the trail.
+        cause: Cow<'static, str>,
+        /// Where the answer goes.
+        done: Answer,
+    },
+    /// Bring it back. Answers when the row says `resuming`, or at once when it runs.
+    Resume {
+        /// Where the answer goes.
+        done: Answer,
+    },
+    /// Take a snapshot of it, whose row is in the store. Answers when the snapshot's files are whole.
+    Take {
+        /// Which.
+        snapshot: SnapshotId,
+        /// Whether it becomes the parent of the next one.
+        is_named: bool,
+        /// Where the answer goes.
+        done: oneshot::Sender<Result<Taken, hutch_api::Error>>,
+    },
+    /// Make it what it was when a snapshot was taken. Answers when the row says `resuming`.
+    Restore {
+        /// Which.
+        snapshot: Box<SnapshotRow>,
+        /// Where the answer goes.
+        done: Answer,
     },
     /// Give it up against its owner's will.
     Evict {

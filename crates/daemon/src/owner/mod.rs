@@ -10,6 +10,13 @@
 //!    ended, not clean -------> Clean   |  +-- Adopt <-----------+
 //!                                      | machine died
 //!                                      +--------------> Fail -> clean -> failed
+//!
+//!  Serve --> Pause ----> Hold           pausing -> FinishPause: Hold if it was saved whole, else Serve or Fail
+//!    ^                    |             resuming -> FinishResume: Resume, or Serve what runs already
+//!    +----- Resume <------+             paused, forking, error -> Hold
+//!
+//!  Take: a snapshot, from Serve or Hold and back to it
+//!  Restore: Serve or Hold -> Resume with another saved machine
 //! ```
 //!
 //! Before anything is made on the host, the row that owns it is committed; the row lets go of its slot, and by
@@ -29,9 +36,18 @@ mod adopt;
 mod clean;
 mod create;
 
+mod wish;
+
+mod pause;
+mod resume;
+
+mod begin;
+mod restore;
+mod take;
+
 #[cfg(test)]
 mod tests;
 
-pub(crate) use handle::{Change, Command, Handle, Running};
+pub(crate) use handle::{Change, Command, Handle, Running, Taken};
 pub(crate) use plan::Plan;
 pub(crate) use task::{Beginning, ended, spawn};

@@ -12,6 +12,10 @@ pub(crate) enum Plan {
     Adopt,
     /// Keep it as it is; nothing of it runs.
     Hold,
+    /// It was being paused: find out how far that came.
+    FinishPause,
+    /// It was being brought back: find out how far that came.
+    FinishResume,
     /// It was half made: take back what there is of it.
     Undo,
     /// Take it down.
@@ -31,10 +35,11 @@ impl Plan {
             State::Destroying => Self::Destroy,
             _ if row.desired == Desired::Destroyed => Self::Destroy,
             State::Creating => Self::Undo,
-            // Pausing did not finish, so the machine is where it was.
-            State::Running | State::Pausing => Self::Adopt,
-            // No engine of this version saves sandboxes. What another version saved is kept as it is.
-            State::Paused | State::Resuming | State::Forking | State::Error => Self::Hold,
+            State::Running => Self::Adopt,
+            State::Pausing => Self::FinishPause,
+            State::Resuming => Self::FinishResume,
+            // A copy that was being made of it has an owner of its own.
+            State::Paused | State::Forking | State::Error => Self::Hold,
         }
     }
 }

@@ -1,22 +1,24 @@
 //! The task itself: what leads to what.
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hutch_api::{Error, ErrorKind};
 use hutch_engine::Machine;
 use hutch_engine::machine::{Exit, ExitReason};
-use hutch_units::SandboxId;
+use hutch_units::{SandboxId, SnapshotId};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tracing::Instrument as _;
 
-use super::handle::{Activity, Change, Command, Handle, Snapshot};
+use super::handle::{Activity, Answer, Change, Command, Handle, Snapshot};
 use super::plan::Plan;
 use crate::capacity::Place;
 use crate::core::Core;
 use crate::lifecycle::{Event, State};
 use crate::metrics::Count;
-use crate::store::{SandboxRow, StoreError, TransitionRow, query};
+use crate::store::{SandboxRow, SnapshotRow, StoreError, TransitionRow, query};
 
 /// How long after the loss of its connection a machine is given to be seen dead.
 const LAST_BREATH: Duration = Duration::from_millis(250);
@@ -48,7 +50,34 @@ pub(super) enum Next {
     /// It was asked to go.
     Destroy {
         /// By whom, for the trail.
-        cause: &'static str,
+        cause: Cow<'static, str>,
+    },
+    /// Save it and end its machine.
+    Pause {
+        /// Why, for the trail.
+        cause: Cow<'static, str>,
+    },
+    /// Find out how far a pause came that the daemon's end broke off.
+    FinishPause,
+    /// Bring it back.
+    Resume,
+    /// Find out how far a resume came that the daemon's end broke off.
+    FinishResume,
+    /// Take a snapshot of it.
+    Take {
+        /// Which.
+        snapshot: SnapshotId,
+        /// Whether it becomes the parent of the next one.
+        is_named: bool,
+        /// Where the answer goes.
+        done: oneshot::Sender<Result<super::Taken, Error>>,
+    },
+    /// Put a snapshot in its place.
+    Restore {
+        /// Which.
+        snapshot: Box<SnapshotRow>,
+        /// Where the answer goes.
+        done: Answer,
     },
     /// It went against its owner's will.
     Fail {
@@ -72,6 +101,10 @@ pub(super) struct Task {
     pub(super) snapshots: watch::Sender<Snapshot>,
     /// Those who wait for it to be gone.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
+    /// What was asked for while something else was being done.
+    pub(super) postponed: VecDeque<Command>,
+    /// Those who asked for the pause, or the return, that is about to begin.
+    pub(super) askers: Vec<Answer>,
 }
 
 /// Takes the owner out of the registry when its task ends, also by a panic.
@@ -90,8 +123,19 @@ pub(crate) fn spawn(core: &Arc<Core>, beginning: Beginning) -> Handle {
         let (snapshots, receiver) = watch::channel(Snapshot { row: Arc::new(row.clone()), machine: None });
         let account = Arc::from(row.account.as_str());
         let span = tracing::info_span!(parent: None, "sandbox", %id);
-        let (core, waiting) = (Arc::clone(core), Vec::new());
-        let task = Task { core, row, machine: None, place, turn, since, commands, snapshots, waiting };
+        let task = Task {
+            core: Arc::clone(core),
+            row,
+            machine: None,
+            place,
+            turn,
+            since,
+            commands,
+            snapshots,
+            waiting: Vec::new(),
+            postponed: VecDeque::new(),
+            askers: Vec::new(),
+        };
         tokio::spawn(task.run(plan).instrument(span));
         Handle { id, account, commands: sender, snapshots: receiver, activity }
     })
@@ -108,6 +152,12 @@ impl Task {
                 Next::Hold => self.hold().await,
                 Next::Destroy { cause } => self.destroy(cause).await,
                 Next::Fail { reason } => self.fail(reason).await,
+                Next::Pause { cause } => self.pause(cause).await,
+                Next::FinishPause => self.finish_pause().await,
+                Next::Resume => self.resume().await,
+                Next::FinishResume => self.finish_resume().await,
+                Next::Take { snapshot, is_named, done } => self.take(snapshot, is_named, done).await,
+                Next::Restore { snapshot, done } => self.restore(*snapshot, done).await,
                 Next::Clean => self.clean().await,
                 Next::End => break,
             };
@@ -118,7 +168,7 @@ impl Task {
 
     async fn first(&mut self, plan: Plan) -> Next {
         if plan == Plan::Create {
-            return self.create().await;
+            return if self.row.origin.is_some() { self.begin_from_snapshot().await } else { self.create().await };
         }
         // Between the moment that the row was read and the moment that this became its owner it may have changed.
         let id = self.row.id.to_string();
@@ -130,16 +180,19 @@ impl Task {
                 return Next::End;
             }
         }
-        if self.row.slot.is_some() && self.place.is_none() {
+        // What is only kept has no share of the memory.
+        if self.row.slot.is_some() && self.place.is_none() && plan != Plan::Hold {
             self.place = Some(self.core.capacity.occupy(hutch_units::Mebibytes(self.row.spec.memory_mib)));
         }
         match plan {
             Plan::Create | Plan::Nothing => Next::End,
             Plan::Adopt => Next::Adopt,
             Plan::Hold => Next::Hold,
+            Plan::FinishPause => Next::FinishPause,
+            Plan::FinishResume => Next::FinishResume,
             Plan::Undo => Next::Fail { reason: "the service stopped while the sandbox was being made".to_owned() },
             Plan::Destroy if self.row.state == State::Destroyed => Next::End,
-            Plan::Destroy => Next::Destroy { cause: "begun before the service stopped" },
+            Plan::Destroy => Next::Destroy { cause: "its making or its end was broken off".into() },
             Plan::Clean => Next::Clean,
         }
     }
@@ -156,7 +209,7 @@ impl Task {
                 biased;
                 exit = &mut exited => return Next::Fail { reason: describe(&exit) },
                 _ = &mut lost => break,
-                command = self.commands.recv() => {
+                command = self.command() => {
                     if let Some(next) = self.obey(command).await {
                         return next;
                     }
@@ -176,18 +229,29 @@ impl Task {
     }
 
     async fn hold(&mut self) -> Next {
+        if self.row.state == State::Forking {
+            self.commit(Event::ForkEnded, Some("the service stopped meanwhile".to_owned())).await;
+        }
         let core = Arc::clone(&self.core);
         let mut stopped = std::pin::pin!(core.stopped());
         loop {
             tokio::select! {
                 biased;
-                command = self.commands.recv() => {
+                command = self.command() => {
                     if let Some(next) = self.obey(command).await {
                         return next;
                     }
                 }
                 () = &mut stopped => return Next::End,
             }
+        }
+    }
+
+    /// The next command: what was put off comes first.
+    async fn command(&mut self) -> Option<Command> {
+        match self.postponed.pop_front() {
+            Some(command) => Some(command),
+            None => self.commands.recv().await,
         }
     }
 
@@ -206,6 +270,7 @@ impl Task {
                 drop(done.send(answer));
                 None
             }
+            Some(command) => self.wish(command).await,
             // The registry holds a sender for as long as the task runs.
             None => Some(Next::End),
         }
@@ -237,16 +302,20 @@ impl Task {
         Ok(self.snapshots.borrow().row.clone())
     }
 
-    async fn destroy(&mut self, cause: &'static str) -> Next {
+    async fn destroy(&mut self, cause: Cow<'static, str>) -> Next {
         self.since = Instant::now();
         self.machine = None;
         self.row.desired = crate::store::Desired::Destroyed;
-        tracing::info!(cause, "destroying");
-        self.commit(Event::DestroyAsked, Some(cause.to_owned())).await;
+        tracing::info!(%cause, "destroying");
+        self.commit(Event::DestroyAsked, Some(cause.into_owned())).await;
         Next::Clean
     }
 
     async fn fail(&mut self, reason: String) -> Next {
+        if self.row.state == State::Resuming {
+            // Its saved machine is still there.
+            return self.did_not_come_back(reason).await;
+        }
         let was_creating = self.row.state == State::Creating;
         self.machine = None;
         self.turn = None;
@@ -320,9 +389,19 @@ impl Task {
         write.await
     }
 
-    /// Shows others the row and the machine.
+    /// Shows others the row and, while it can be used, the machine.
     pub(super) fn publish(&self) {
-        self.snapshots.send_replace(Snapshot { row: Arc::new(self.row.clone()), machine: self.machine.clone() });
+        let machine = self.machine.clone().filter(|_| self.row.state == State::Running);
+        self.snapshots.send_replace(Snapshot { row: Arc::new(self.row.clone()), machine });
+    }
+
+    /// Answers those who asked for what has now begun.
+    pub(super) fn answer(&mut self, result: &Result<(), Error>) {
+        let row = self.snapshots.borrow().row.clone();
+        for done in self.askers.drain(..) {
+            // Who asked may have gone away.
+            drop(done.send(result.clone().map(|()| row.clone())));
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! All writes go through one thread, which puts those that wait at the same time into one transaction: a burst of
 //! creates costs a few waits for the disk, not one each. `synchronous=FULL` makes an acknowledged write survive
-//! the loss of power. Reads have a connection of their own and never wait for a commit.
+//! the loss of power; what such a loss ends anyway is only noted, which survives the end of the daemon. Reads have a connection of their own and never wait for a commit.
 
 mod account;
 mod connection;
@@ -15,7 +15,10 @@ mod idempotency;
 mod listing;
 mod migration;
 mod sandbox;
+mod slot;
+mod snapshot;
 mod specification;
+mod template;
 mod thread;
 mod transition;
 
@@ -25,7 +28,10 @@ pub use error::StoreError;
 pub use idempotency::{Claim, Receipt};
 pub use listing::{Filter, Page, Stats};
 pub use sandbox::{Desired, NewSandbox, SLOTS, SandboxRow, Taken};
+pub use slot::SlotRow;
+pub use snapshot::{SnapshotKind, SnapshotRow, SnapshotState, SnapshotsWanted};
 pub use specification::{SPEC_VERSION, Spec};
+pub use template::{TemplateRow, TemplateState};
 pub use thread::Store;
 pub use transition::TransitionRow;
 
@@ -39,7 +45,16 @@ pub mod query {
     pub use super::idempotency::{claim, find_receipt, forget_receipts_before, release, settle};
     pub use super::listing::{count_by_state, list, stats};
     pub use super::sandbox::{
-        apply, delete, due, find, find_named, held, insert, next_slot, replace_labels, sandbox_ids, touch,
+        apply, delete, due, find, find_named, held, insert, insert_all, insert_prepared, next_slot, replace_labels, sandbox_ids, touch,
+    };
+    pub use super::slot::{delete_slot, insert_slot, slots};
+    pub use super::snapshot::{
+        begun_from, complete_snapshot, delete_snapshot, find_snapshot, find_snapshot_named, insert_snapshot,
+        list_snapshots, referenced_templates, retire_snapshot, snapshot_ids, stale_snapshots,
+    };
+    pub use super::template::{
+        complete_template, delete_template, find_template, insert_template, prepared_ids, retire_template,
+        template_keys, templates, touch_templates,
     };
     pub use super::transition::{append, forget_transitions_before, transitions_of};
 }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use hutch_units::{SandboxId, SandboxName};
+use hutch_units::{SandboxId, SandboxName, SnapshotId};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::idempotency::{self, Claim, Receipt};
+use super::slot::{self, SlotRow};
+use super::snapshot::optional_snapshot_id;
 use super::specification::Spec;
 use super::transition::{self, TransitionRow};
 use crate::clock::Moment;
@@ -64,6 +66,26 @@ pub struct SandboxRow {
     pub expires_at: Option<Moment>,
     /// When something was last done with it; coarse.
     pub last_activity_at: Moment,
+    /// The key of the template that its memory is stored against.
+    pub template: Option<String>,
+    /// The snapshot that its first start begins from; `None` once that start is over.
+    pub origin: Option<SnapshotId>,
+    /// The named snapshot that it was created from or last restored to.
+    pub snapshot: Option<SnapshotId>,
+    /// The parent of the next snapshot that is taken of it.
+    pub parent: Option<SnapshotId>,
+    /// The sandbox that it is a copy of.
+    pub forked_from: Option<SandboxId>,
+    /// The number of the directory with its saved machine; `None` while there is none that its disk belongs to.
+    pub pause: Option<u32>,
+    /// Whether the saved machine is another's, so that it needs an identity of its own.
+    pub fresh: bool,
+    /// When the disk was last written as the saved machine knows it, in nanoseconds.
+    pub disk_stamp: Option<i64>,
+    /// When it was last paused.
+    pub paused_at: Option<Moment>,
+    /// When it was last resumed.
+    pub last_resumed_at: Option<Moment>,
 }
 
 /// A sandbox to be recorded before anything of it is made.
@@ -87,6 +109,18 @@ pub struct NewSandbox {
     pub expires_at: Option<Moment>,
     /// The caller's idempotency key and the digest of the request.
     pub receipt: Option<(String, Vec<u8>)>,
+    /// Whether it shall run or be kept.
+    pub desired: Desired,
+    /// The key of the template that its memory is stored against.
+    pub template: Option<String>,
+    /// The snapshot that its first start begins from.
+    pub origin: Option<SnapshotId>,
+    /// The named snapshot among whose descendants it is.
+    pub snapshot: Option<SnapshotId>,
+    /// The parent of the first snapshot that is taken of it.
+    pub parent: Option<SnapshotId>,
+    /// The sandbox that it is a copy of.
+    pub forked_from: Option<SandboxId>,
 }
 
 /// Why a sandbox was not recorded.
@@ -107,10 +141,35 @@ pub const SLOTS: u32 = 1 << 16;
 
 pub(super) const COLUMNS: &str = "id, account, name, state, desired, reason, step, slot, spec, machine, \
     auto_pause_after_seconds, spawn_ms, created_at, running_at, ended_at, expires_at, last_activity_at, \
-    (SELECT json_group_object(key, value) FROM labels WHERE sandbox = sandboxes.id), ingress";
+    (SELECT json_group_object(key, value) FROM labels WHERE sandbox = sandboxes.id), ingress, \
+    template, origin, snapshot, parent, forked_from, pause, fresh, disk_stamp, paused_at, last_resumed_at";
 
 /// Records a sandbox in the state `creating`, with a name and a slot of its own.
 pub fn insert(db: &Connection, new: NewSandbox, now: Moment) -> rusqlite::Result<Result<SandboxRow, Taken>> {
+    insert_with(db, new, None, now)
+}
+
+/// Records a sandbox that takes over a prepared machine: its id is the machine's, and so is its slot.
+pub fn insert_prepared(
+    db: &Connection,
+    new: NewSandbox,
+    prepared: &SlotRow,
+    now: Moment,
+) -> rusqlite::Result<Result<SandboxRow, Taken>> {
+    let new = NewSandbox { id: prepared.id, template: Some(prepared.template.clone()), ..new };
+    let inserted = insert_with(db, new, Some(prepared.slot), now)?;
+    if inserted.is_ok() {
+        slot::delete_slot(db, prepared.id)?;
+    }
+    Ok(inserted)
+}
+
+fn insert_with(
+    db: &Connection,
+    new: NewSandbox,
+    slot: Option<u32>,
+    now: Moment,
+) -> rusqlite::Result<Result<SandboxRow, Taken>> {
     let id = new.id.to_string();
     if let Some((key, request)) = &new.receipt {
         match idempotency::claim(db, &new.account, key, request, &id, now)? {
@@ -131,13 +190,18 @@ pub fn insert(db: &Connection, new: NewSandbox, now: Moment) -> rusqlite::Result
         }
     }
     let Some(name) = free else { return refused(Taken::Name) };
-    let Some(slot) = next_slot(db)? else { return refused(Taken::Slots) };
+    let slot = match slot {
+        Some(slot) => Some(slot),
+        None => next_slot(db)?,
+    };
+    let Some(slot) = slot else { return refused(Taken::Slots) };
+    let template = ready_template(db, new.template)?;
     let row = SandboxRow {
         id: new.id,
         account: new.account,
         name,
         state: State::Creating,
-        desired: Desired::Running,
+        desired: new.desired,
         reason: None,
         step: Some("disk".to_owned()),
         slot: Some(slot),
@@ -152,6 +216,16 @@ pub fn insert(db: &Connection, new: NewSandbox, now: Moment) -> rusqlite::Result
         ended_at: None,
         expires_at: new.expires_at,
         last_activity_at: now,
+        template,
+        origin: new.origin,
+        snapshot: new.snapshot,
+        parent: new.parent,
+        forked_from: new.forked_from,
+        pause: None,
+        fresh: false,
+        disk_stamp: None,
+        paused_at: None,
+        last_resumed_at: None,
     };
     insert_row(db, &row)?;
     let first = TransitionRow {
@@ -165,12 +239,33 @@ pub fn insert(db: &Connection, new: NewSandbox, now: Moment) -> rusqlite::Result
     Ok(Ok(row))
 }
 
+/// Records several sandboxes, or none of them.
+pub fn insert_all(
+    db: &Connection,
+    all: Vec<NewSandbox>,
+    now: Moment,
+) -> rusqlite::Result<Result<Vec<SandboxRow>, Taken>> {
+    db.execute_batch("SAVEPOINT several")?;
+    let mut rows = Vec::with_capacity(all.len());
+    for new in all {
+        match insert(db, new, now)? {
+            Ok(row) => rows.push(row),
+            Err(taken) => {
+                db.execute_batch("ROLLBACK TO several; RELEASE several")?;
+                return Ok(Err(taken));
+            }
+        }
+    }
+    db.execute_batch("RELEASE several")?;
+    Ok(Ok(rows))
+}
+
 fn insert_row(db: &Connection, row: &SandboxRow) -> rusqlite::Result<()> {
     let id = row.id.to_string();
     db.prepare_cached(
         "INSERT INTO sandboxes (id, account, name, state, desired, step, slot, spec, auto_pause_after_seconds,
-             created_at, expires_at, last_activity_at, ingress)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+             created_at, expires_at, last_activity_at, ingress, template, origin, snapshot, parent, forked_from)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
     )?
     .execute(params![
         id,
@@ -186,6 +281,11 @@ fn insert_row(db: &Connection, row: &SandboxRow) -> rusqlite::Result<()> {
         row.expires_at.map(|moment| moment.0),
         row.last_activity_at.0,
         row.ingress,
+        row.template,
+        row.origin.map(|id| id.to_string()),
+        row.snapshot.map(|id| id.to_string()),
+        row.parent.map(|id| id.to_string()),
+        row.forked_from.map(|id| id.to_string()),
     ])?;
     insert_labels(db, row)
 }
@@ -210,7 +310,8 @@ pub fn apply(db: &Connection, row: &SandboxRow, transition: Option<&TransitionRo
     db.prepare_cached(
         "UPDATE sandboxes SET state = ?2, desired = ?3, reason = ?4, step = ?5, slot = ?6, machine = ?7,
              auto_pause_after_seconds = ?8, spawn_ms = ?9, running_at = ?10, ended_at = ?11, expires_at = ?12,
-             ingress = ?13
+             ingress = ?13, template = ?14, origin = ?15, snapshot = ?16, parent = ?17, pause = ?18, fresh = ?19,
+             disk_stamp = ?20, paused_at = ?21, last_resumed_at = ?22
          WHERE id = ?1",
     )?
     .execute(params![
@@ -227,6 +328,15 @@ pub fn apply(db: &Connection, row: &SandboxRow, transition: Option<&TransitionRo
         row.ended_at.map(|moment| moment.0),
         row.expires_at.map(|moment| moment.0),
         row.ingress,
+        row.template,
+        row.origin.map(|id| id.to_string()),
+        row.snapshot.map(|id| id.to_string()),
+        row.parent.map(|id| id.to_string()),
+        row.pause,
+        row.fresh,
+        row.disk_stamp,
+        row.paused_at.map(|moment| moment.0),
+        row.last_resumed_at.map(|moment| moment.0),
     ])?;
     transition.map_or(Ok(()), |transition| transition::append(db, &id, transition))
 }
@@ -241,15 +351,35 @@ pub fn touch(db: &Connection, active: &[(SandboxId, Moment)]) -> rusqlite::Resul
     Ok(())
 }
 
-/// The lowest number that no sandbox holds, or `None` when all are held.
+/// The template, unless it is on its way out: from here on the row keeps it.
+fn ready_template(db: &Connection, key: Option<String>) -> rusqlite::Result<Option<String>> {
+    let Some(key) = key else { return Ok(None) };
+    let is_going: bool = db
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM templates WHERE key = ?1 AND state = 'removing')")?
+        .query_row([&key], |row| row.get(0))?;
+    Ok((!is_going).then_some(key))
+}
+
+/// The lowest number that nothing holds, or `None` when all are held.
 pub fn next_slot(db: &Connection) -> rusqlite::Result<Option<u32>> {
-    let slot: u32 = db
-        .prepare_cached(
-            "SELECT CASE WHEN NOT EXISTS (SELECT 1 FROM sandboxes WHERE slot = 0) THEN 0 ELSE
-                 (SELECT min(slot) + 1 FROM sandboxes AS held WHERE slot IS NOT NULL
-                  AND NOT EXISTS (SELECT 1 FROM sandboxes WHERE slot = held.slot + 1)) END",
-        )?
-        .query_row([], |row| row.get(0))?;
+    const FREE: &str = "NOT EXISTS (SELECT 1 FROM sandboxes WHERE slot = candidate)
+        AND NOT EXISTS (SELECT 1 FROM templates WHERE slot = candidate)
+        AND NOT EXISTS (SELECT 1 FROM slots WHERE slot = candidate)";
+    // The lowest is 0 or follows one that is held; each table is read in the order of its slots up to the first gap.
+    let after = |table| {
+        format!(
+            "SELECT * FROM (SELECT slot + 1 AS candidate FROM {table} WHERE slot IS NOT NULL AND {FREE}
+             ORDER BY slot LIMIT 1)"
+        )
+    };
+    let statement = format!(
+        "SELECT min(candidate) FROM (SELECT candidate FROM (SELECT 0 AS candidate) WHERE {FREE}
+         UNION ALL {} UNION ALL {} UNION ALL {})",
+        after("sandboxes"),
+        after("templates"),
+        after("slots")
+    );
+    let slot: u32 = db.prepare_cached(&statement)?.query_row([], |row| row.get(0))?;
     Ok((slot < SLOTS).then_some(slot))
 }
 
@@ -325,6 +455,16 @@ pub(super) fn sandbox_row(row: &Row<'_>) -> rusqlite::Result<SandboxRow> {
         last_activity_at: Moment(row.get(16)?),
         labels: serde_json::from_str(&labels).map_err(|error| damaged(17, error))?,
         ingress: row.get(18)?,
+        template: row.get(19)?,
+        origin: optional_snapshot_id(row, 20)?,
+        snapshot: optional_snapshot_id(row, 21)?,
+        parent: optional_snapshot_id(row, 22)?,
+        forked_from: row.get::<_, Option<String>>(23)?.map(|_| parsed(row, 23)).transpose()?,
+        pause: row.get(24)?,
+        fresh: row.get(25)?,
+        disk_stamp: row.get(26)?,
+        paused_at: moment(27)?,
+        last_resumed_at: moment(28)?,
     })
 }
 

@@ -23,8 +23,23 @@ pub struct Store {
     reader: Arc<Worker>,
 }
 
-/// Runs one piece of work, or learns why it cannot run, and returns how to tell the one who waits.
-type Work = Box<dyn FnOnce(Result<&Connection, Arc<rusqlite::Error>>) -> Tell + Send>;
+/// One piece of work.
+struct Work {
+    /// What it must survive.
+    durability: Durability,
+    /// Runs it, or learns why it cannot run, and returns how to tell the one who waits.
+    run: Box<dyn FnOnce(Result<&Connection, Arc<rusqlite::Error>>) -> Tell + Send>,
+}
+
+/// What an acknowledged write survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Durability {
+    /// The end of the daemon, however it ends.
+    Process,
+    /// The loss of power as well.
+    Power,
+}
+
 /// Tells the one who waits, once it is known whether the transaction is durable.
 type Tell = Box<dyn FnOnce(Result<(), Arc<rusqlite::Error>>) + Send>;
 
@@ -57,7 +72,20 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        self.writer.run(what, work).await
+        self.writer.run(what, Durability::Power, work).await
+    }
+
+    /// As [`Store::write`], but what is acknowledged survives the end of the daemon and perhaps not the loss of power:
+    /// it does not wait for the disk. For what a loss of power ends anyway, like a machine that runs.
+    ///
+    /// # Errors
+    /// [`StoreError`] with `what` was being done.
+    pub async fn note<T, F>(&self, what: &'static str, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.writer.run(what, Durability::Process, work).await
     }
 
     /// Runs `work` on the connection that can only read.
@@ -69,7 +97,7 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        self.reader.run(what, work).await
+        self.reader.run(what, Durability::Process, work).await
     }
 }
 
@@ -93,13 +121,13 @@ impl Worker {
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
-    async fn run<T, F>(&self, what: &'static str, work: F) -> Result<T, StoreError>
+    async fn run<T, F>(&self, what: &'static str, durability: Durability, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
         let (tell, told) = oneshot::channel();
-        let work: Work = Box::new(move |connection| {
+        let run = Box::new(move |connection: Result<&Connection, _>| -> Tell {
             let outcome = match connection {
                 Ok(connection) => in_savepoint(connection, work).map_err(Arc::new),
                 Err(error) => Err(error),
@@ -115,7 +143,7 @@ impl Worker {
             })
         });
         let queue = self.queue.as_ref().ok_or(StoreError::Closed { what })?;
-        queue.send(work).map_err(|_| StoreError::Closed { what })?;
+        queue.send(Work { durability, run }).map_err(|_| StoreError::Closed { what })?;
         told.await.map_err(|_| StoreError::Closed { what })?
     }
 }
@@ -151,18 +179,33 @@ fn in_savepoint<T>(
 /// Runs writes, as many as wait at the same time in one transaction.
 fn write_all(connection: &Connection, queue: &Receiver<Work>) {
     let mut waiting = VecDeque::new();
+    let mut current = Durability::Power;
     while let Ok(first) = queue.recv() {
         waiting.push_back(first);
         waiting.extend(queue.try_iter().take(BATCH - 1));
+        // One that must survive a loss of power makes the whole transaction do so, and all that came before it.
+        let wanted = waiting.iter().map(|work: &Work| work.durability).max().unwrap_or(Durability::Power);
+        if wanted != current && set_durability(connection, wanted) {
+            current = wanted;
+        }
         write_batch(connection, &mut waiting);
     }
+}
+
+/// Whether it could be set. When it could not, the one before holds, and the next batch tries again.
+fn set_durability(connection: &Connection, durability: Durability) -> bool {
+    let mode = match durability {
+        Durability::Process => "normal",
+        Durability::Power => "full",
+    };
+    connection.pragma_update(None, "synchronous", mode).is_ok()
 }
 
 fn write_batch(connection: &Connection, waiting: &mut VecDeque<Work>) {
     let mut broken = connection.execute_batch("BEGIN IMMEDIATE").err().map(Arc::new);
     let mut tells = Vec::with_capacity(waiting.len());
     for work in waiting.drain(..) {
-        tells.push(work(broken.clone().map_or(Ok(connection), Err)));
+        tells.push((work.run)(broken.clone().map_or(Ok(connection), Err)));
         if broken.is_none() && connection.is_autocommit() {
             // SQLite gave up the transaction: what came before is gone, and nothing may follow outside of one.
             broken = Some(Arc::new(rusqlite::Error::SqliteFailure(
@@ -185,7 +228,7 @@ fn write_batch(connection: &Connection, waiting: &mut VecDeque<Work>) {
 
 fn read_all(connection: &Connection, queue: &Receiver<Work>) {
     while let Ok(work) = queue.recv() {
-        work(Ok(connection))(Ok(()));
+        (work.run)(Ok(connection))(Ok(()));
     }
 }
 
@@ -210,6 +253,16 @@ mod tests {
         assert_eq!(good.unwrap(), 1);
         assert!(matches!(bad, Err(StoreError::Statement { what: "insert twice", .. })));
         assert_eq!(count(&store).await, 1);
+    }
+
+    #[tokio::test]
+    async fn notes_and_writes_take_turns() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("hutch.db")).unwrap();
+        let mode = |db: &Connection| db.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0));
+        assert_eq!(store.note("note", mode).await.unwrap(), 1);
+        assert_eq!(store.write("write", mode).await.unwrap(), 2);
+        assert_eq!(store.note("note", mode).await.unwrap(), 1);
     }
 
     #[tokio::test]

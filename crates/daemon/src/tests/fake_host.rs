@@ -11,8 +11,8 @@ use hutch_engine::agent::{Client, Options};
 use hutch_engine::artefact::{Artefact, ArtefactKind};
 use hutch_engine::engine::AuditError;
 use hutch_engine::finding::Finding;
-use hutch_engine::machine::{Exit, ExitReason, StartTimes};
 use hutch_engine::guest::GuestError;
+use hutch_engine::machine::{Exit, ExitReason, StartTimes};
 use hutch_engine::snapshot::{Saved, file, partial};
 use hutch_engine::{
     AdoptError, DestroyError, Engine, EngineFuture, EngineKind, Machine, MachineRecord, MachineSpec, Origin, Prepared,
@@ -278,11 +278,7 @@ impl Engine for FakeHost {
         Box::pin(async { vec![Finding::good("everything", "in memory")] })
     }
 
-    fn start<'a>(
-        &'a self,
-        spec: &'a MachineSpec,
-        origin: &'a Origin,
-    ) -> EngineFuture<'a, Result<Machine, StartError>> {
+    fn start<'a>(&'a self, spec: &'a MachineSpec, origin: &'a Origin) -> EngineFuture<'a, Result<Machine, StartError>> {
         Box::pin(async move {
             let prepared = self.prepare(spec, origin).await?;
             self.activate(prepared, spec).await
@@ -387,10 +383,7 @@ impl Engine for FakeHost {
         })
     }
 
-    fn finish_save<'a>(
-        &'a self,
-        directory: &'a Path,
-    ) -> EngineFuture<'a, Result<Option<SnapshotManifest>, SaveError>> {
+    fn finish_save<'a>(&'a self, directory: &'a Path) -> EngineFuture<'a, Result<Option<SnapshotManifest>, SaveError>> {
         Box::pin(async move {
             if let Ok(manifest) = SnapshotManifest::read(directory) {
                 return Ok(manifest.saved.is_some().then_some(manifest));

@@ -37,7 +37,14 @@ pub(crate) struct Incarnation {
 
 impl Life {
     pub(crate) fn new() -> Self {
-        let bounds = Bounds { memory_mib: 1 << 20, sandboxes: 1000, disk_floor_bytes: 0, process_floor: 0 };
+        let bounds = Bounds {
+            memory_mib: 1 << 20,
+            memory_overcommit_percent: 100,
+            memory_floor_mib: 0,
+            sandboxes: 1000,
+            disk_floor_bytes: 0,
+            process_floor: 0,
+        };
         Self {
             host: FakeHost::new(),
             clock: Clock::standing(Moment(1_700_000_000_000)),
@@ -124,9 +131,10 @@ impl Incarnation {
                 row.state != State::Running
                     || self.core().registry.find(row.id).is_some_and(|owner| owner.snapshot().machine.is_some())
             };
-            let running = rows.iter().filter(|row| row.state == State::Running).count();
+            let owned = |row: &&SandboxRow| matches!(row.state, State::Running | State::Paused | State::Error);
+            let owned = rows.iter().filter(owned).count();
             let owners = self.core().registry.all().len();
-            if rows.iter().all(|row| at_rest(row) && connected(row)) && owners == running {
+            if rows.iter().all(|row| at_rest(row) && connected(row)) && owners == owned {
                 return rows;
             }
             assert!(Instant::now() < deadline, "the sandboxes do not come to rest: {rows:?}");

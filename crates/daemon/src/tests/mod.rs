@@ -58,5 +58,15 @@ pub(crate) fn row() -> SandboxRow {
         ended_at: None,
         expires_at: None,
         last_activity_at: Moment(1_700_000_000_000),
+        template: None,
+        origin: None,
+        snapshot: None,
+        parent: None,
+        forked_from: None,
+        pause: None,
+        fresh: false,
+        disk_stamp: None,
+        paused_at: None,
+        last_resumed_at: None,
     }
 }

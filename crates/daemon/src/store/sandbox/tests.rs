@@ -30,6 +30,12 @@ impl Fixture {
             ingress: false,
             expires_at: None,
             receipt: None,
+            desired: Desired::Running,
+            template: None,
+            origin: None,
+            snapshot: None,
+            parent: None,
+            forked_from: None,
         }
     }
 
