@@ -90,6 +90,7 @@ where
     let machines = engine.artefacts().await.map_err(AuditError::Engine)?;
     let mut files = files(&data.sandboxes())?;
     files.extend(self::files(&data.snapshots())?);
+    files.extend(self::files(&data.templates())?);
     let held = held().await.map_err(AuditError::Store)?;
     let mut findings = assign(machines, files, &held);
     if findings.iter().any(|finding| finding.owner.is_none()) {
@@ -171,6 +172,8 @@ pub fn report(findings: &[Finding]) -> hutch_api::AuditReport {
 
 fn owners(db: &rusqlite::Connection) -> rusqlite::Result<HashSet<String>> {
     let mut owners = query::snapshot_ids(db)?;
+    owners.extend(query::template_keys(db)?);
+    owners.extend(query::prepared_ids(db)?);
     owners.extend(query::sandbox_ids(db)?.into_iter().filter_map(|(id, holds)| holds.then_some(id)));
     Ok(owners)
 }
