@@ -173,10 +173,12 @@ impl Outgoing {
 
     /// Appends a frame.
     pub(crate) fn frame(&mut self, stream: u32, body: Body<'_>) -> Result<(), PayloadTooLarge> {
-        let before = self.open_piece().len();
         let piece = self.open_piece();
+        let before = piece.len();
         Frame { stream, body }.encode(piece)?;
-        self.bytes += self.open_piece().len() - before;
+        // Of the same piece: it may just have become large enough for the next one to be another.
+        let after = piece.len();
+        self.bytes += after - before;
         Ok(())
     }
 
@@ -282,6 +284,16 @@ mod tests {
         }
         assert_eq!(written, expected);
         assert!(outgoing.has_room());
+    }
+
+    #[test]
+    fn frames_without_data_are_counted_across_pieces() {
+        let mut outgoing = Outgoing::default();
+        for _ in 0..100_000 {
+            outgoing.frame(1, Body::Credit { channel: Channel::Input, bytes: 1 }).unwrap();
+        }
+        assert_eq!(outgoing.bytes, outgoing.pieces.iter().map(Vec::len).sum::<usize>());
+        assert!(!outgoing.has_room());
     }
 
     #[test]

@@ -15,6 +15,8 @@ mod files;
 
 mod machine;
 
+mod self_signal;
+
 mod serve;
 
 mod sys;
@@ -22,8 +24,10 @@ mod sys;
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: hutch-agent --serve SOCKET [--without-groups]\n       hutch-agent --version\n\
-    As the first process of a guest it takes no arguments.";
+const USAGE: &str = "usage: hutch-agent --serve SOCKET [--without-groups] [--self DIRECTORY]\n       \
+    hutch-agent --version\n\
+    As the first process of a guest it takes no arguments.\n\
+    --self takes self signals: by the FIFO DIRECTORY/self, and over HTTP at the port in DIRECTORY/port.";
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
@@ -31,22 +35,26 @@ fn main() -> ExitCode {
     match words.as_slice() {
         // The kernel passes words of its command line that it does not know: they are not for this program.
         _ if std::process::id() == 1 => boot::start::run(),
-        ["--serve", _] => serve(arguments[1].as_ref(), true),
-        ["--serve", _, "--without-groups"] => serve(arguments[1].as_ref(), false),
+        ["--serve", _, options @ ..] => match serve::Options::parse(options) {
+            Some(options) => serve(arguments[1].as_ref(), &options),
+            None => usage(),
+        },
         ["--version"] => {
             use std::io::Write as _;
             let written = writeln!(std::io::stdout(), "hutch-agent {}", env!("CARGO_PKG_VERSION"));
             if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
-        _ => {
-            console::say(USAGE);
-            ExitCode::from(2)
-        }
+        _ => usage(),
     }
 }
 
-fn serve(socket: &Path, with_groups: bool) -> ExitCode {
-    match serve::run(socket, with_groups) {
+fn usage() -> ExitCode {
+    console::say(USAGE);
+    ExitCode::from(2)
+}
+
+fn serve(socket: &Path, options: &serve::Options<'_>) -> ExitCode {
+    match serve::run(socket, options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             console::say_error(error.as_ref());

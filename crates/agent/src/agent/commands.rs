@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hutch_protocol::exec::{Ended, Exec, Outcome, OutputReport, StartStep};
 use hutch_protocol::frame::{Channel, DATA_MAX};
-use hutch_protocol::{ByteText, Failure};
+use hutch_protocol::machine::{ORPHANS_MS, Warmed};
+use hutch_protocol::{ByteText, Code, Failure};
 
 use super::poll::{Interest, Poll, Token};
 use crate::channel::Outgoing;
@@ -25,6 +26,18 @@ const LEFTOVER_PIPES: usize = 1024;
 /// Children reaped in one turn.
 const REAP: usize = 512;
 
+/// How long commands without a connection wait to be told whether they go on.
+const ORPHANS: Duration = Duration::from_millis(ORPHANS_MS);
+
+/// What a command is run for: decides what the answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Somebody wants it.
+    Exec,
+    /// What it needs is to be in memory afterwards.
+    Warm,
+}
+
 /// All commands.
 #[derive(Debug)]
 pub(crate) struct Commands {
@@ -33,6 +46,10 @@ pub(crate) struct Commands {
     null: OwnedFd,
     scratch: Vec<u8>,
     running: BTreeMap<u64, Execution>,
+    /// Those of `running` that are no `Exec`.
+    warming: BTreeSet<u64>,
+    /// Commands whose connection is gone and that wait to be told whether they go on, and until when they wait.
+    orphans: BTreeMap<u64, Instant>,
     leaders: HashMap<i32, u64>,
     /// Commands about which something may have changed.
     due: BTreeSet<u64>,
@@ -61,6 +78,8 @@ impl Commands {
             null: File::options().read(true).write(true).open("/dev/null")?.into(),
             scratch: vec![0; DATA_MAX],
             running: BTreeMap::new(),
+            warming: BTreeSet::new(),
+            orphans: BTreeMap::new(),
             leaders: HashMap::new(),
             due: BTreeSet::new(),
             watched: BTreeSet::new(),
@@ -76,9 +95,10 @@ impl Commands {
         self.groups.as_mut()
     }
 
-    /// How many commands have not been answered.
-    pub(crate) fn count(&self) -> usize {
-        self.running.len()
+    /// How many commands somebody waits for, and how many go on though nobody does.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let execs = self.running.values().filter(|execution| execution.stream().is_some()).count();
+        (execs as u64, (self.running.len() - execs) as u64)
     }
 
     /// Starts a command under this key. If it is over at once, that is its answer.
@@ -86,6 +106,7 @@ impl Commands {
         &mut self,
         (stream, key): (u32, u64),
         exec: Exec,
+        purpose: Purpose,
         env: &BTreeMap<String, ByteText>,
         poll: &Poll,
     ) -> Option<Result<Vec<u8>, Failure>> {
@@ -94,12 +115,15 @@ impl Commands {
         let prepared = match Prepared::new(exec, env) {
             Ok(prepared) => prepared,
             Err(PrepareError::Request(failure)) => return Some(Err(failure)),
-            Err(PrepareError::Start(step, failure)) => return Some(Ok(json(&not_started(step, failure)))),
+            Err(PrepareError::Start(step, failure)) => return Some(answer(purpose, &not_started(step, failure))),
         };
         let execution = match self.spawn(terms, &prepared, with_input) {
             Ok(execution) => execution,
-            Err(outcome) => return Some(Ok(json(&ended(outcome)))),
+            Err(outcome) => return Some(answer(purpose, &ended(outcome))),
         };
+        if purpose == Purpose::Warm {
+            self.warming.insert(key);
+        }
         let watched = watch_pipes(&execution, key, poll);
         if let Some(leader) = execution.leader() {
             self.leaders.insert(leader, key);
@@ -174,18 +198,25 @@ impl Commands {
 
     /// The earliest time at which something has to be done for a command.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.running.values().filter_map(Execution::deadline).min()
+        let of_commands = self.running.values().filter_map(Execution::deadline);
+        of_commands.chain(self.orphans.values().copied()).min()
     }
 
     /// Whether there is something to do at once; `has_room`: whether the channel takes more output.
     pub(crate) fn is_busy(&self, has_room: bool) -> bool {
-        self.reaps || (has_room && !self.due.is_empty())
+        // What nobody hears needs no room.
+        let unheard = |key| self.running.get(key).is_some_and(|execution| execution.stream().is_none());
+        self.reaps || (has_room && !self.due.is_empty()) || self.due.iter().any(unheard)
     }
 
     /// Reaps, lets time pass, moves output, and answers what is finished.
     pub(crate) fn turn(&mut self, mut outgoing: Option<&mut Outgoing>, poll: &Poll) -> Vec<Answered> {
         self.reap();
         let now = Instant::now();
+        if self.orphans.values().any(|until| *until <= now) {
+            crate::console::say("commands of a lost connection are killed: nobody said that they go on");
+            self.settle_orphans(false);
+        }
         for (key, execution) in &mut self.running {
             if execution.deadline().is_some_and(|deadline| deadline <= now) {
                 execution.tick(now);
@@ -212,10 +243,32 @@ impl Commands {
         answered
     }
 
-    /// Everything of the host's is over: its commands are killed, their answers are nobody's.
-    pub(crate) fn detach_all(&mut self) {
+    /// The connection is gone: commands wait to be told whether they go on. What they write meanwhile is nobody's.
+    pub(crate) fn orphan_all(&mut self) {
+        let until = Instant::now() + ORPHANS;
         for (key, execution) in &mut self.running {
-            execution.detach();
+            if execution.stream().is_some() {
+                execution.orphan();
+                self.orphans.insert(*key, until);
+                self.due.insert(*key);
+            }
+        }
+    }
+
+    /// Commands of a lost connection go on, with nobody to hear from them, or are killed.
+    pub(crate) fn settle_orphans(&mut self, continues: bool) {
+        for key in std::mem::take(&mut self.orphans).into_keys() {
+            if !continues && let Some(execution) = self.get(key) {
+                execution.cancel();
+            }
+        }
+    }
+
+    /// Everything is over: all commands are killed, their answers are nobody's.
+    pub(crate) fn kill_all(&mut self) {
+        for (key, execution) in &mut self.running {
+            execution.orphan();
+            execution.cancel();
             self.due.insert(*key);
         }
     }
@@ -228,6 +281,8 @@ impl Commands {
     fn finish(&mut self, key: u64, outgoing: Option<&mut Outgoing>, poll: &Poll) -> Answered {
         let execution = self.running.remove(&key).expect("the caller has just seen it");
         self.due.remove(&key);
+        self.orphans.remove(&key);
+        let purpose = if self.warming.remove(&key) { Purpose::Warm } else { Purpose::Exec };
         if let Some(leader) = execution.leader() {
             // It could not be killed. When it is reaped at last it is a stranger.
             self.leaders.remove(&leader);
@@ -235,7 +290,7 @@ impl Commands {
         let stream = execution.stream();
         let (ended, leftover) = execution.finish();
         if let (Some(stream), Some(outgoing)) = (stream, outgoing) {
-            outgoing.answer(stream, &Ok(json(&ended)));
+            outgoing.answer(stream, &answer(purpose, &ended));
         }
         self.keep(key, leftover, poll);
         Answered { stream }
@@ -307,6 +362,17 @@ fn watch_pipes(execution: &Execution, key: u64, poll: &Poll) -> rustix::io::Resu
     match execution.input_pipe() {
         Some(pipe) => poll.add(pipe, Token::Input(key), Interest::WritableEdge),
         None => Ok(()),
+    }
+}
+
+/// What the host is told.
+fn answer(purpose: Purpose, ended: &Ended) -> Result<Vec<u8>, Failure> {
+    match (purpose, &ended.outcome) {
+        (Purpose::Exec, _) => Ok(json(ended)),
+        (Purpose::Warm, Outcome::Exited { code: 0 }) => Ok(json(&Warmed { wall_us: ended.wall_us })),
+        (Purpose::Warm, outcome) => {
+            Err(Failure::new(Code::Other, format!("/bin/sh could not be warmed up: {outcome:?}")))
+        }
     }
 }
 

@@ -6,8 +6,11 @@
 //!            │                                   (Shutdown)                                         │
 //!            │                                        ▼                                             │
 //!            │                                     ending                                           │
-//!            └────────── its commands are killed, its files undone; background children live ───────┘
+//!            └──── its commands are orphans, its files undone; background children live ────────────┘
 //! ```
+//!
+//! The next `Configure` says what becomes of orphans: they go on by themselves or are killed. When it does not
+//! come in time they are killed.
 //!
 //! Reaping and the draining of leftovers go on whether there is a connection or not.
 
@@ -19,11 +22,13 @@ use std::time::{Duration, Instant};
 use super::commands::Commands;
 use super::poll::{Interest, Poll, Token};
 use super::requests::Routes;
+use super::signals::Signals;
 use super::transfers::Transfers;
 use crate::channel::{Connection, ConnectionEnd, Source};
 use crate::console;
 use crate::exec::group::Groups;
 use crate::machine::configuration::Configuration;
+use crate::self_signal::Sources;
 use crate::sys::signals;
 
 /// What the agent begins with.
@@ -33,6 +38,8 @@ pub(crate) struct Setup {
     pub(crate) source: Source,
     /// Control groups, where there are any.
     pub(crate) groups: Option<Groups>,
+    /// Where self signals come from.
+    pub(crate) signals: Sources,
     /// Whether the agent is the init of a guest.
     pub(crate) owns_machine: bool,
     /// When the agent started.
@@ -47,6 +54,7 @@ pub(crate) struct Agent {
     pub(super) transfers: Transfers,
     pub(super) configuration: Configuration,
     pub(super) routes: Routes,
+    pub(super) self_signals: Signals,
     source: Source,
     signals: OwnedFd,
     connection: Option<Connection>,
@@ -73,8 +81,10 @@ impl Agent {
         poll.add(&signals, Token::Signals, Interest::Readable)?;
         let transfers = Transfers::new()?;
         poll.add(transfers.wake(), Token::Workers, Interest::Readable)?;
+        let self_signals = Signals::new(setup.signals, &poll)?;
         Ok(Self {
             poll,
+            self_signals,
             commands: Commands::new(setup.groups)?,
             transfers,
             configuration: Configuration::new(setup.owns_machine, setup.started.elapsed()),
@@ -102,7 +112,7 @@ impl Agent {
         }
         self.say_last_words();
         if !self.owns_machine {
-            self.commands.detach_all();
+            self.commands.kill_all();
             if let Some(groups) = self.commands.into_groups() {
                 groups.remove();
             }
@@ -132,7 +142,8 @@ impl Agent {
         if self.commands.is_busy(has_room) {
             return Some(Duration::ZERO);
         }
-        let deadline = [self.commands.deadline(), self.retry_at].into_iter().flatten().min();
+        let deadlines = [self.commands.deadline(), self.self_signals.deadline(), self.retry_at];
+        let deadline = deadlines.into_iter().flatten().min();
         deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
@@ -151,6 +162,7 @@ impl Agent {
             Token::Input(key) => self.pump_input(key),
             Token::Group(key) => self.commands.wake_group(key, &self.poll),
             Token::Leftover(key) => self.commands.drain_leftover(key),
+            Token::SelfServer | Token::SelfConnection(_) | Token::SelfFifo => self.take_self_signal(token),
         }
         Ok(())
     }
@@ -160,6 +172,7 @@ impl Agent {
         if self.retry_at.is_some_and(|retry_at| retry_at <= Instant::now()) {
             self.connect()?;
         }
+        self.tick_signals();
         let outgoing = self.connection.as_mut().map(Connection::outgoing);
         for answered in self.commands.turn(outgoing, &self.poll) {
             if let Some(stream) = answered.stream {
@@ -168,6 +181,7 @@ impl Agent {
         }
         let Some(connection) = &mut self.connection else { return Ok(()) };
         self.transfers.turn(connection.outgoing());
+        self.self_signals.watchers.turn(connection.outgoing());
         match connection.flush() {
             Ok(written) => self.wait_for_room(!written),
             Err(end) => {
@@ -265,7 +279,7 @@ impl Agent {
         Ok(())
     }
 
-    /// The connection is over, and with it all that was asked on it.
+    /// The connection is over, and with it all that was asked on it but for commands, which wait to be told.
     fn disconnect(&mut self, end: &ConnectionEnd) {
         if !matches!(end, ConnectionEnd::Closed) {
             console::say_error(end);
@@ -273,7 +287,8 @@ impl Agent {
         self.connection = None;
         self.writes = false;
         self.routes = Routes::default();
-        self.commands.detach_all();
+        self.commands.orphan_all();
+        self.self_signals.watchers.clear();
         self.transfers.cancel_all();
     }
 

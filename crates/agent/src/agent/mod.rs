@@ -6,6 +6,8 @@ mod commands;
 
 mod transfers;
 
+mod signals;
+
 mod requests;
 
 mod event_loop;

@@ -28,6 +28,12 @@ pub(crate) enum Token {
     Group(u64),
     /// A pipe that a background child still holds.
     Leftover(u64),
+    /// The server for self signals has a connection.
+    SelfServer,
+    /// Something came on its connection with this key.
+    SelfConnection(u64),
+    /// Something came by the FIFO for self signals.
+    SelfFifo,
 }
 
 /// What to wait for.
@@ -74,6 +80,9 @@ impl Token {
             Self::Input(key) => (6, key),
             Self::Group(key) => (7, key),
             Self::Leftover(key) => (8, key),
+            Self::SelfServer => (9, 0),
+            Self::SelfConnection(key) => (10, key),
+            Self::SelfFifo => (11, 0),
         };
         // Keys count up from 0 and do not come near 2^56.
         key << Self::BITS | kind
@@ -91,6 +100,9 @@ impl Token {
             6 => Self::Input(key),
             7 => Self::Group(key),
             8 => Self::Leftover(key),
+            9 => Self::SelfServer,
+            10 => Self::SelfConnection(key),
+            11 => Self::SelfFifo,
             _ => return None,
         })
     }
@@ -168,6 +180,9 @@ mod tests {
             Token::Input(7),
             Token::Group(8),
             Token::Leftover(9),
+            Token::SelfServer,
+            Token::SelfConnection(10),
+            Token::SelfFifo,
         ] {
             assert_eq!(Token::decode(token.encode()), Some(token));
         }

@@ -1,12 +1,15 @@
 //! What the host sends: each frame to the stream that it is for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use hutch_protocol::exec::{Exec, Signal};
 use hutch_protocol::frame::{Body, Channel, Frame};
-use hutch_protocol::machine::{Configure, ReadStats, Reseed, SetClock, Shutdown, ShuttingDown};
+use hutch_protocol::machine::{
+    Configure, Configured, ReadStats, Reseed, SetClock, Shutdown, ShuttingDown, Stats, Warm, Watch, Watched,
+};
 use hutch_protocol::{Code, Failure, Operation, Request};
 
+use super::commands::Purpose;
 use super::event_loop::Agent;
 use crate::channel::{ConnectionEnd, Outgoing};
 use crate::exec::execution::Execution;
@@ -24,6 +27,9 @@ const STREAMS: usize = 4096;
 /// Bytes of a file's content that may be under way to the agent.
 const UPLOAD_WINDOW: u32 = 1 << 20;
 
+/// How long `/bin/sh` may take to be warmed up; it does nothing.
+const WARM_TIMEOUT_MS: u64 = 20_000;
+
 /// Which table a stream is in, under which key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
@@ -31,6 +37,8 @@ pub(crate) enum Route {
     Command(u64),
     /// A stream about files.
     Transfer(u64),
+    /// A stream of what the guest asks for.
+    Watch,
 }
 
 /// The streams of the connection.
@@ -129,9 +137,7 @@ impl Agent {
         })?;
         match operation {
             Operation::Configure => {
-                let request: Configure = parse(request)?;
-                let groups = self.commands.groups();
-                let configured = self.configuration.apply(request, groups)?;
+                let configured = self.configure(parse(request)?)?;
                 Ok(Begun::Answer(Ok(json(&configured))))
             }
             Operation::SetClock => {
@@ -144,14 +150,24 @@ impl Agent {
             }
             Operation::ReadStats => {
                 parse::<ReadStats>(request)?;
-                let execs = self.commands.count();
-                let stats = stats::read(self.commands.groups().map(|groups| &*groups), execs);
+                let (execs, detached) = self.commands.counts();
+                let groups = self.commands.groups().map(|groups| &*groups);
+                let stats = Stats { execs, detached, ..stats::read(groups) };
                 Ok(Begun::Answer(Ok(json(&stats))))
             }
             Operation::Shutdown => {
                 parse::<Shutdown>(request)?;
                 self.prepare_to_end();
                 Ok(Begun::Answer(Ok(json(&ShuttingDown {}))))
+            }
+            Operation::Warm => {
+                parse::<Warm>(request)?;
+                self.begin_warm(stream)
+            }
+            Operation::Watch => {
+                parse::<Watch>(request)?;
+                self.self_signals.watchers.add(stream);
+                Ok(Begun::Open(Route::Watch))
             }
             Operation::Exec => self.begin_exec(stream, parse(request)?),
             _ => {
@@ -167,7 +183,30 @@ impl Agent {
     fn begin_exec(&mut self, stream: u32, exec: Exec) -> Result<Begun, Failure> {
         let key = self.next_key();
         let env = self.configuration.env()?;
-        Ok(match self.commands.start((stream, key), exec, env, &self.poll) {
+        Ok(match self.commands.start((stream, key), exec, Purpose::Exec, env, &self.poll) {
+            Some(answer) => Begun::Answer(answer),
+            None => Begun::Open(Route::Command(key)),
+        })
+    }
+
+    /// What the request says, and with it what becomes of the commands of a connection before.
+    fn configure(&mut self, request: Configure) -> Result<Configured, Failure> {
+        let (continues, is_fresh) = (request.continues, request.machine_id.is_some());
+        let configured = self.configuration.apply(request, self.commands.groups())?;
+        self.commands.settle_orphans(continues);
+        if is_fresh {
+            self.self_signals.watchers.forget();
+        }
+        Ok(configured)
+    }
+
+    /// Does what makes the first command and the first `Configure` of a machine faster that is saved after this.
+    fn begin_warm(&mut self, stream: u32) -> Result<Begun, Failure> {
+        let key = self.next_key();
+        self.configuration.warm();
+        // With output, so that its way has been gone as well; nobody gets it.
+        let exec = Exec { max_output_bytes: Some(0), timeout_ms: Some(WARM_TIMEOUT_MS), ..Exec::shell("echo") };
+        Ok(match self.commands.start((stream, key), exec, Purpose::Warm, &BTreeMap::new(), &self.poll) {
             Some(answer) => Begun::Answer(answer),
             None => Begun::Open(Route::Command(key)),
         })
@@ -176,7 +215,7 @@ impl Agent {
     fn input(&mut self, stream: u32, bytes: Option<&[u8]>, outgoing: &mut Outgoing) -> Result<(), ConnectionEnd> {
         let overrun = |_| ConnectionEnd::Unexpected(stream);
         match self.routes.get(stream)? {
-            None => {}
+            None | Some(Route::Watch) => {}
             Some(Route::Transfer(key)) => {
                 if let Some(transfer) = self.transfers.get(key) {
                     match bytes {
@@ -207,6 +246,10 @@ impl Agent {
                 execution.and_then(|execution| execution.output(channel)).map(|output| output.credit())
             }
             Some(Route::Transfer(key)) => self.transfers.get(key).map(|transfer| transfer.credit()),
+            Some(Route::Watch) => {
+                let granted = self.self_signals.watchers.grant(stream, bytes);
+                return granted.map_err(|_| ConnectionEnd::Unexpected(stream));
+            }
         };
         match credit {
             Some(credit) => credit.grant(bytes).map_err(|_| ConnectionEnd::Unexpected(stream)),
@@ -234,6 +277,11 @@ impl Agent {
                 if let Some(execution) = self.commands.get(key) {
                     execution.cancel();
                 }
+            }
+            Some(Route::Watch) => {
+                self.self_signals.watchers.remove(stream);
+                outgoing.answer(stream, &Ok(json(&Watched {})));
+                self.routes.close(stream);
             }
             Some(Route::Transfer(key)) => {
                 if let Some(answer) = self.transfers.cancel(key) {

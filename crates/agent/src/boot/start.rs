@@ -20,6 +20,7 @@ use crate::channel::Source;
 use crate::console;
 use crate::exec::group::Groups;
 use crate::machine::limits;
+use crate::self_signal::{self, Sources};
 use crate::sys;
 
 /// Open files of the agent, and of commands, which inherit the bound.
@@ -69,6 +70,8 @@ fn boot(started: Instant) -> Result<Agent, BootError> {
     if let Err(error) = sys::memory::lock_present() {
         console::say(&format!("the agent's memory is not locked: {error}"));
     }
-    let setup = Setup { source: Source::Device(options.channel), groups: Some(groups), owns_machine: true, started };
+    let (signals, _) = Sources::new(self_signal::sources::PORT, Path::new(self_signal::sources::FIFO));
+    let source = Source::Device(options.channel);
+    let setup = Setup { source, groups: Some(groups), signals, owns_machine: true, started };
     Agent::new(setup).map_err(|error| BootError::call("setting up the agent's loop", error))
 }

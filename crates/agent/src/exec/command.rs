@@ -27,6 +27,8 @@ pub(crate) struct Prepared {
     pub(crate) env: Vec<CString>,
     /// Working directory.
     pub(crate) cwd: CString,
+    /// Whether the request names it; a home that cannot be entered is no reason not to start.
+    pub(crate) cwd_required: bool,
     /// User.
     pub(crate) account: Account,
     /// A shell script too long for an argument.
@@ -49,7 +51,8 @@ impl Prepared {
             None => Account::root(),
             Some(user) => Account::find(user).map_err(|failure| PrepareError::Start(StartStep::User, failure))?,
         };
-        let cwd = exec.cwd.unwrap_or_else(|| "/".into());
+        let cwd_required = exec.cwd.is_some();
+        let cwd = exec.cwd.unwrap_or_else(|| home(&account));
         if cwd.as_bytes().first() != Some(&b'/') {
             return Err(invalid(format!("cwd {cwd:?} is not absolute: it must begin with /")));
         }
@@ -83,8 +86,14 @@ impl Prepared {
                 text(entry, &format!("env {name:?}"))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { candidates, argv, env, cwd, account, script })
+        Ok(Self { candidates, argv, env, cwd, cwd_required, account, script })
     }
+}
+
+/// The user's home; `/` where `/etc/passwd` has nonsense.
+fn home(account: &Account) -> ByteText {
+    let is_path = account.home.first() == Some(&b'/') && !account.home.contains(&0);
+    if is_path { account.home.clone().into() } else { "/".into() }
 }
 
 fn invalid(message: String) -> PrepareError {
@@ -195,7 +204,10 @@ mod tests {
         assert_eq!((value("A"), value("B"), value("TERM")), ("own".into(), "b".into(), "xterm".into()));
         assert_eq!((value("HOME"), value("LANG")), ("/root".into(), "C.UTF-8".into()));
         assert_eq!(prepared.candidates[1].to_str().unwrap(), "/usr/local/bin/env");
-        assert_eq!(prepared.cwd.to_str().unwrap(), "/");
+        assert_eq!((prepared.cwd.to_str().unwrap(), prepared.cwd_required), ("/root", false));
+        assert!(prepare(Exec { cwd: Some("/".into()), ..Exec::argv(["a"]) }).unwrap().cwd_required);
+        let home_of = |path: &[u8]| home(&Account { home: path.to_vec(), ..Account::root() });
+        assert_eq!((home_of(b"x"), home_of(b""), home_of(b"/a\0")), ("/".into(), "/".into(), "/".into()));
     }
 
     #[test]

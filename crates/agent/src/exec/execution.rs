@@ -21,7 +21,7 @@ use crate::sys::wait::{Reaped, Status, Usage};
 /// A command from its start until its answer has been sent.
 #[derive(Debug)]
 pub(crate) struct Execution {
-    /// The stream that it belongs to; `None` when the connection is gone and it is only seen off.
+    /// The stream that it belongs to; `None` when its connection is gone.
     stream: Option<u32>,
     leader: i32,
     lifecycle: Lifecycle,
@@ -84,6 +84,7 @@ impl Execution {
             argv: &prepared.argv,
             env: &prepared.env,
             cwd: &prepared.cwd,
+            cwd_required: prepared.cwd_required,
             identity: (!is_root).then_some(Identity { uid: account.uid, gid: account.gid, groups: &account.groups }),
             stdio: [stdio.theirs[0].as_fd(), stdio.theirs[1].as_fd(), stdio.theirs[2].as_fd()],
             keep: prepared.script.as_ref().map(AsFd::as_fd),
@@ -174,10 +175,10 @@ impl Execution {
         self.act(action);
     }
 
-    /// The host is gone: nobody gets the answer.
-    pub(crate) fn detach(&mut self) {
+    /// The host is gone: nobody gets output or answer, but the command may go on. Input that the host had not
+    /// ended stays open, since an end would tell the command that it has all.
+    pub(crate) fn orphan(&mut self) {
         self.stream = None;
-        self.cancel();
     }
 
     /// The command itself has ended.

@@ -98,6 +98,9 @@ impl Groups {
 
     /// Bounds all commands, those that run included. Bounds whose controller is not to be had are not kept.
     pub(crate) fn limit(&mut self, limits: Limits) -> io::Result<()> {
+        if self.limits == limits {
+            return Ok(());
+        }
         let user = self.root.join("user");
         write_limit(&user.join("memory.max"), limits.memory_max)?;
         write_limit(&user.join("pids.max"), limits.processes_max)?;

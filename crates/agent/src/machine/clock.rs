@@ -12,6 +12,18 @@ pub(crate) fn since_boot_ns() -> i128 {
     nanoseconds(clock_gettime(ClockId::Boottime))
 }
 
+/// A clock that differs less is right: the time that the host gave is older than the way that it came.
+const TOLERANCE_NS: i64 = 5_000_000;
+
+/// Sets the clock if it is wrong. A clock that the kernel has just set itself is not set back by the time that a
+/// message takes.
+pub(crate) fn correct(wall_ns: u64) -> rustix::io::Result<()> {
+    if wall_ns_difference(wall_ns).abs() < TOLERANCE_NS {
+        return Ok(());
+    }
+    set(wall_ns).map(|_| ())
+}
+
 /// Sets the clock; returns how far it was ahead before.
 pub(crate) fn set(wall_ns: u64) -> rustix::io::Result<i64> {
     let ahead = wall_ns_difference(wall_ns);
@@ -24,7 +36,7 @@ pub(crate) fn set(wall_ns: u64) -> rustix::io::Result<i64> {
 
 fn wall_ns_difference(to: u64) -> i64 {
     let ahead = self::wall_ns() - i128::from(to);
-    i64::try_from(ahead).unwrap_or(if ahead < 0 { i64::MIN } else { i64::MAX })
+    i64::try_from(ahead).unwrap_or(if ahead < 0 { -i64::MAX } else { i64::MAX })
 }
 
 fn nanoseconds(time: Timespec) -> i128 {

@@ -39,6 +39,9 @@ impl Configuration {
         if !request.hostname.is_empty() {
             identity::check(&request.hostname)?;
         }
+        if let Some(id) = &request.machine_id {
+            identity::check_machine_id(id)?;
+        }
         if let Some(name) = request.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
             return Err(Failure::new(Code::InvalidRequest, format!("env {name:?} is no name of a variable")));
         }
@@ -46,10 +49,13 @@ impl Configuration {
         if self.owns_machine {
             self.add_entropy(&request.entropy)?;
             if let Some(wall_ns) = request.wall_ns {
-                clock::set(wall_ns).map_err(|error| failure("the clock could not be set", &error.into()))?;
+                clock::correct(wall_ns).map_err(|error| failure("the clock could not be set", &error.into()))?;
             }
             if !request.hostname.is_empty() {
                 identity::set(&request.hostname).map_err(|error| failure("the host name could not be set", &error))?;
+            }
+            if let Some(id) = &request.machine_id {
+                identity::set_machine_id(id);
             }
             if let Some(groups) = groups {
                 let total = stats::memory_total();
@@ -68,6 +74,15 @@ impl Configuration {
             control_groups,
             took_us: u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
         })
+    }
+
+    /// Does ahead what makes the first [`Configuration::apply`] slow, for a machine that is saved after this.
+    pub(crate) fn warm(&self) {
+        if self.owns_machine {
+            identity::warm();
+            // What was written until now is not for each machine that starts from this one to write again.
+            rustix::fs::sync();
+        }
     }
 
     /// Sets the clock.
@@ -115,8 +130,12 @@ fn failure(what: &str, error: &std::io::Error) -> Failure {
 mod tests {
     use super::*;
 
+    fn entropy() -> Configure {
+        Configure { entropy: vec![7; 64], ..Configure::default() }
+    }
+
     fn configure(change: impl FnOnce(&mut Configure)) -> Result<Configured, Failure> {
-        let mut request = Configure { entropy: vec![7; 64], ..Configure::default() };
+        let mut request = entropy();
         change(&mut request);
         let mut configuration = Configuration::new(false, Duration::from_millis(3));
         assert_eq!(configuration.env().unwrap_err().code, Code::NotConfigured);
@@ -139,6 +158,12 @@ mod tests {
         assert!(message(|request| request.entropy.truncate(63)).contains("entropy has 63 bytes"));
         assert!(message(|request| request.entropy.resize(4097, 0)).contains("entropy"));
         assert!(message(|request| request.hostname = "a b".into()).contains("hostname"));
+        for id in ["", "abc", &"A".repeat(32), &"g".repeat(32), &"0".repeat(32), &"a".repeat(33)] {
+            let request = Configure { machine_id: Some(id.to_owned()), ..entropy() };
+            let failure = Configuration::new(false, Duration::ZERO).apply(request, None).unwrap_err();
+            assert!(failure.message.contains("machine_id"), "{failure:?}");
+        }
+        assert!(configure(|request| request.machine_id = Some("0a".repeat(16))).is_ok());
         assert!(message(|request| drop(request.env.insert("A=".into(), "b".into()))).contains("\"A=\""));
     }
 

@@ -1,9 +1,30 @@
-//! The guest's name, in the kernel and in the files that name it.
+//! Who the guest is: its name and its machine id, in the kernel and in the files that say so.
+//!
+//! The files are the users' to change and to break: nothing here waits for a FIFO that lies in a file's place,
+//! reads without end, or fails a whole configuration because a disk is full. A file that says the right thing
+//! already is not written, because that would copy it to the sandbox's disk; one that does not is overwritten
+//! where it is, which on a full disk still works.
 
-use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use hutch_protocol::{Code, Failure};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+const HOSTNAME: &str = "/etc/hostname";
+const HOSTS: &str = "/etc/hosts";
+/// What systemd and most programs read.
+const MACHINE_ID: &str = "/etc/machine-id";
+/// What D-Bus reads. Most often a link to the other, or not there.
+const DBUS_MACHINE_ID: &str = "/var/lib/dbus/machine-id";
+
+/// What systemd puts into a machine id that is still to be given.
+const UNINITIALIZED: &str = "uninitialized\n";
+
+/// Larger files are no files of this kind.
+const SIZE_MAX: usize = 256 << 10;
 
 /// Checks a host name: 1 to 63 of letters, digits, `-`, and `.`, as the kernel and resolvers take it.
 pub(crate) fn check(name: &str) -> Result<(), Failure> {
@@ -16,23 +37,129 @@ pub(crate) fn check(name: &str) -> Result<(), Failure> {
     Err(Failure::new(Code::InvalidRequest, message))
 }
 
+/// Checks a machine id as machine-id(5) and D-Bus want it.
+pub(crate) fn check_machine_id(id: &str) -> Result<(), Failure> {
+    let digits = id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if digits && id.bytes().any(|byte| byte != b'0') {
+        return Ok(());
+    }
+    let message = format!("machine_id {id:?}: it must have 32 lower-case hexadecimal digits, not all of them 0");
+    Err(Failure::new(Code::InvalidRequest, message))
+}
+
 /// Gives the guest its name. Files that cannot be written leave the name valid in the kernel.
 pub(crate) fn set(name: &str) -> io::Result<()> {
     rustix::system::sethostname(name.as_bytes())?;
-    write_if_other("/etc/hostname", &format!("{name}\n"));
-    let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
-    write_if_other("/etc/hosts", &hosts_with(&hosts, name));
+    write_name(name);
     Ok(())
 }
 
-/// Writing what is there already would copy the file to the sandbox's disk for nothing.
-fn write_if_other(path: &str, content: &str) {
-    if fs::read(path).is_ok_and(|present| present == content.as_bytes()) {
-        return;
+/// Gives the guest its machine id.
+pub(crate) fn set_machine_id(id: &str) {
+    let content = format!("{id}\n");
+    say_failure(MACHINE_ID, put(Path::new(MACHINE_ID), content.as_bytes(), 0o444));
+    // Without D-Bus there is no such file and none is needed; a link leads to the other.
+    if is_file(Path::new(DBUS_MACHINE_ID)) {
+        say_failure(DBUS_MACHINE_ID, put(Path::new(DBUS_MACHINE_ID), content.as_bytes(), 0o444));
     }
-    if let Err(error) = fs::write(path, content) {
+}
+
+/// Puts files where [`set`] and [`set_machine_id`] will write, so that each machine that starts from this one only
+/// overwrites them.
+pub(crate) fn warm() {
+    write_name("localhost");
+    if !is_file(Path::new(MACHINE_ID)) {
+        say_failure(MACHINE_ID, put(Path::new(MACHINE_ID), UNINITIALIZED.as_bytes(), 0o444));
+    } else if let Ok(Some(content)) = content(Path::new(MACHINE_ID)) {
+        // One that the image brings is copied to the disk by writing it.
+        say_failure(MACHINE_ID, overwrite(Path::new(MACHINE_ID), &content));
+    }
+}
+
+fn write_name(name: &str) {
+    say_failure(HOSTNAME, put(Path::new(HOSTNAME), format!("{name}\n").as_bytes(), 0o644));
+    // What users have made of it is kept: what cannot be read is not replaced.
+    let hosts = match content(Path::new(HOSTS)) {
+        Ok(None) => String::new(),
+        Ok(Some(bytes)) => match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(_) => return,
+        },
+        Err(error) => return say_failure(HOSTS, Err(error)),
+    };
+    say_failure(HOSTS, put(Path::new(HOSTS), hosts_with(&hosts, name).as_bytes(), 0o644));
+}
+
+fn say_failure(path: &str, result: io::Result<()>) {
+    if let Err(error) = result {
         crate::console::say(&format!("{path} could not be written: {error}"));
     }
+}
+
+/// Makes the file say this. What lies there and is no file is replaced.
+fn put(path: &Path, wanted: &[u8], mode: u32) -> io::Result<()> {
+    match content(path) {
+        Ok(Some(present)) if present == wanted => return Ok(()),
+        Ok(Some(_)) => return overwrite(path, wanted),
+        Ok(None) => {}
+        Err(_) => rustix::fs::unlink(path)?,
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?;
+    write_all(&file, wanted)
+}
+
+/// Without truncating first: the file is never empty in between, and keeps its place on a full disk.
+fn overwrite(path: &Path, wanted: &[u8]) -> io::Result<()> {
+    let file = open_file(path, OFlags::WRONLY)?;
+    write_all(&file, wanted)?;
+    rustix::fs::ftruncate(&file, wanted.len() as u64)?;
+    Ok(())
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(file, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// The content of a plain file; `None` if nothing is there.
+fn content(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match open_file(path, OFlags::RDONLY) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    while bytes.len() <= SIZE_MAX {
+        match rustix::io::read(&file, &mut buffer) {
+            Ok(0) => return Ok(Some(bytes)),
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {SIZE_MAX} bytes")))
+}
+
+/// Opens a plain file and nothing else, without ever waiting.
+fn open_file(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    match FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) {
+        FileType::RegularFile => Ok(file),
+        kind => Err(io::Error::other(format!("it is no plain file but a {kind:?}"))),
+    }
+}
+
+fn is_file(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
 /// The file with an entry for the name; what users wrote into it stays.
@@ -61,6 +188,8 @@ fn hosts_with(hosts: &str, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
     #[test]
     fn names_are_checked() {
@@ -68,6 +197,7 @@ mod tests {
             assert!(check(name).is_err(), "{name:?}");
         }
         assert!(check("quick-otter.example").is_ok());
+        assert!(check_machine_id("0123456789abcdef0123456789abcdef").is_ok());
     }
 
     #[test]
@@ -78,5 +208,40 @@ mod tests {
         let edited = format!("# mine\n{fresh}10.0.0.1 other");
         assert_eq!(hosts_with(&edited, "two"), format!("{}\n", edited.replace("\tone", "\ttwo")));
         assert_eq!(hosts_with("10.0.0.1 x\n", "two"), "10.0.0.1 x\n127.0.1.1\ttwo\n");
+    }
+
+    #[test]
+    fn a_file_that_is_right_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        put(&path, b"one\n", 0o444).unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o7777, 0o444);
+        let old = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+        fs::File::open(&path).unwrap().set_times(old).unwrap();
+        put(&path, b"one\n", 0o444).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mtime(), 0);
+        put(&path, b"o\n", 0o444).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"o\n");
+        assert_eq!(fs::metadata(&path).unwrap().ino(), metadata.ino(), "it is written where it is");
+    }
+
+    #[test]
+    fn what_users_put_there_makes_nobody_wait() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        symlink("/dev/zero", path("link")).unwrap();
+        symlink("/nowhere", path("dangling")).unwrap();
+        fs::write(path("large"), vec![b'x'; SIZE_MAX + 1]).unwrap();
+        for name in ["fifo", "link", "dangling", "large"] {
+            assert!(content(&path(name)).is_err(), "{name}");
+            put(&path(name), b"id\n", 0o644).unwrap();
+            assert!(fs::symlink_metadata(path(name)).unwrap().is_file());
+            assert_eq!(fs::read(path(name)).unwrap(), b"id\n", "{name}");
+        }
+        fs::create_dir(path("directory")).unwrap();
+        assert!(put(&path("directory"), b"id\n", 0o644).is_err());
+        assert_eq!(content(&path("missing")).unwrap(), None);
     }
 }

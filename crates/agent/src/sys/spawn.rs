@@ -25,6 +25,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) env: &'a [CString],
     /// Absolute working directory.
     pub(crate) cwd: &'a CString,
+    /// Whether it must be entered; `/` does as well otherwise.
+    pub(crate) cwd_required: bool,
     /// User, group and further groups, if not those of the agent.
     pub(crate) identity: Option<Identity<'a>>,
     /// Standard input, output and error.
@@ -86,6 +88,7 @@ struct Attempt {
     argv: Vec<*const c_char>,
     env: Vec<*const c_char>,
     cwd: *const c_char,
+    cwd_required: bool,
     uid: u32,
     gid: u32,
     groups: *const u32,
@@ -177,6 +180,7 @@ impl Attempt {
             argv: pointers(plan.argv, 1),
             env: pointers(plan.env, 0),
             cwd: plan.cwd.as_ptr(),
+            cwd_required: plan.cwd_required,
             uid: identity.uid,
             gid: identity.gid,
             groups: identity.groups.as_ptr(),
@@ -262,7 +266,9 @@ fn become_command(attempt: &mut Attempt) -> (Step, i32) {
     if let Err(error) = take_identity(attempt) {
         return (Step::Identity, error);
     }
-    if let Err(error) = call!(libc::SYS_chdir, attempt.cwd) {
+    let entered = call!(libc::SYS_chdir, attempt.cwd)
+        .or_else(|error| if attempt.cwd_required { Err(error) } else { call!(libc::SYS_chdir, c"/".as_ptr()) });
+    if let Err(error) = entered {
         return (Step::WorkingDirectory, error);
     }
     (Step::Execute, execute(attempt))
@@ -348,6 +354,7 @@ mod tests {
             argv: &texts(argv),
             env: &texts(&["A=b"]),
             cwd: &CString::new(cwd).unwrap(),
+            cwd_required: cwd != "/no/home",
             identity: None,
             stdio: [null.as_fd(), writer.as_fd(), writer.as_fd()],
             keep: None,
@@ -367,6 +374,8 @@ mod tests {
     fn a_program_runs_with_its_arguments_environment_and_directory() {
         let text = run(&["/nowhere/sh", "/bin/sh"], &["sh", "-c", "echo $0 $A $PWD; pwd"], "/usr");
         assert_eq!(text.unwrap(), "sh b /usr\n/usr\n");
+        let text = run(&["/bin/sh"], &["sh", "-c", "pwd"], "/no/home");
+        assert_eq!(text.unwrap(), "/\n", "a home that is not there is no reason not to start");
     }
 
     #[test]
