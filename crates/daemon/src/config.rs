@@ -26,6 +26,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// What sandboxes may take of the host.
     pub bounds: Bounds,
+    /// What is prepared for creates to come.
+    pub preparation: Preparation,
     /// The region that requests may name.
     pub region: String,
     /// The largest file that may be uploaded, in bytes.
@@ -43,6 +45,21 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
+}
+
+/// What is prepared so that a create need not boot anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preparation {
+    /// How many templates there may be; the ones used least recently go first. With 0 every create boots.
+    pub templates: u32,
+    /// What templates may take of the host's disk, in bytes.
+    pub templates_bytes: u64,
+    /// How many templates are made at the start of the daemon.
+    pub templates_at_start: u32,
+    /// How many machines may wait for a create. With 0 every create clones its machine when it comes.
+    pub pool: u32,
+    /// How many of those may be of one template and shape.
+    pub pool_of_a_kind: u32,
 }
 
 /// What becomes of the sandboxes when the daemon stops.
@@ -73,10 +90,22 @@ impl Config {
             tls: None,
             log_format: LogFormat::Text,
             bounds: Bounds::of_host(),
+            preparation: Preparation::default(),
             region: "local".to_owned(),
             upload_bytes: 500 << 20,
             stop_grace: Duration::from_secs(10),
             on_stop: OnStop::Leave,
         }
     }
+}
+
+impl Default for Preparation {
+    fn default() -> Self {
+        Self { templates: 32, templates_bytes: 16 << 30, templates_at_start: 4, pool: 32, pool_of_a_kind: 8 }
+    }
+}
+
+impl Preparation {
+    /// Nothing is prepared: every create boots.
+    pub const NONE: Self = Self { templates: 0, templates_bytes: 0, templates_at_start: 0, pool: 0, pool_of_a_kind: 0 };
 }

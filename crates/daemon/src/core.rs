@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hutch_engine::{Engine, MachineSpec};
 use hutch_units::Mebibytes;
@@ -11,12 +11,15 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::capacity::Capacity;
 use crate::clock::Clock;
+use crate::config::Preparation;
 use crate::data_directory::DataDirectory;
 use crate::doctor::Prerequisites;
 use crate::images::Images;
 use crate::metrics::Metrics;
+use crate::pool::Pool;
 use crate::registry::Registry;
-use crate::store::{SandboxRow, Store};
+use crate::store::{SandboxRow, SlotRow, Store, TemplateRow};
+use crate::templates::Templates;
 
 /// The lowest host user id that any sandbox runs under. Far above what a host's own users and the usual ranges of
 /// subordinate ids have.
@@ -39,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) region: String,
     /// How long ended things are remembered.
     pub(crate) retention: Retention,
+    /// What is prepared for creates to come.
+    pub(crate) preparation: Preparation,
     /// How many sandboxes are started at the same time; others wait for their turn.
     pub(crate) concurrent_creates: usize,
     /// How long a create waits for its turn.
@@ -70,6 +75,8 @@ pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) images: Images,
+    pub(crate) templates: Templates,
+    pub(crate) pool: Pool,
     pub(crate) capacity: Capacity,
     pub(crate) creates: Arc<Semaphore>,
     pub(crate) adoptions: Semaphore,
@@ -91,6 +98,7 @@ impl Default for Settings {
             host_id: "host".to_owned(),
             region: "local".to_owned(),
             retention: Retention::default(),
+            preparation: Preparation::default(),
             concurrent_creates: (2 * processors).max(4),
             create_patience: Duration::from_secs(60),
             concurrent_adoptions: 32,
@@ -120,6 +128,51 @@ impl Core {
             cpu_quota_percent: row.spec.cpu_quota_percent,
             host_uid: host_uid(self.data.root(), row.slot.unwrap_or(0)),
             hostname: row.name.as_str().to_owned(),
+        }
+    }
+
+    /// A machine that waits for a create. The same as that of the sandbox it becomes, but for the name.
+    pub(crate) fn waiting_machine(&self, row: &SlotRow) -> MachineSpec {
+        MachineSpec {
+            id: row.id,
+            state_dir: self.data.sandbox(row.id),
+            base_image: row.base_image.clone(),
+            disk: self.data.disk(row.id),
+            memory: Mebibytes(row.memory_mib),
+            vcpu: row.vcpu,
+            cpu_quota_percent: row.cpu_quota_percent,
+            host_uid: host_uid(self.data.root(), row.slot),
+            hostname: "prepared".to_owned(),
+        }
+    }
+
+    /// The machine that a template is saved from, while there is one.
+    pub(crate) fn template_machine(&self, row: &TemplateRow) -> Option<MachineSpec> {
+        let id = row.id?;
+        Some(MachineSpec {
+            id,
+            state_dir: self.data.sandbox(id),
+            base_image: row.base_image.clone(),
+            disk: self.data.disk(id),
+            memory: Mebibytes(row.memory_mib),
+            vcpu: row.vcpu,
+            cpu_quota_percent: None,
+            host_uid: host_uid(self.data.root(), row.slot.unwrap_or(0)),
+            hostname: "template".to_owned(),
+        })
+    }
+
+    /// Completes when no create was under way for this long, or when patience is at its end.
+    pub(crate) async fn quiet(&self, calm: Duration, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        let mut quiet_since = None;
+        while Instant::now() < deadline {
+            if self.creates.available_permits() < self.settings.concurrent_creates {
+                quiet_since = None;
+            } else if quiet_since.get_or_insert_with(Instant::now).elapsed() >= calm {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 

@@ -11,6 +11,7 @@
 //!     pause-<n>/     its saved machine, while it is paused
 //!   snapshots/<id>/  saved machines with their disks, of users and of forks
 //!   templates/<key>/ saved machines that sandboxes begin as
+//!   guests/<name>/   guest files that saved machines belong to
 //! ```
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -67,11 +68,7 @@ impl DataDirectory {
     pub fn create(root: &Path) -> Result<Self, DataError> {
         let directory = Self::at(root);
         let sandboxes = directory.sandboxes();
-        DirBuilder::new().recursive(true).mode(0o700).create(&sandboxes).map_err(|source| DataError::File {
-            action: "create the directory",
-            path: sandboxes,
-            source,
-        })?;
+        make_private(&sandboxes)?;
         // Relative paths would break once written into the store.
         let root =
             root.canonicalize().map_err(|source| DataError::File { action: "find", path: root.to_owned(), source })?;
@@ -177,6 +174,20 @@ impl DataDirectory {
     pub fn template(&self, key: &str) -> PathBuf {
         self.templates().join(key)
     }
+
+    /// The directory that holds one directory for each guest that a saved machine belongs to.
+    pub fn guests(&self) -> PathBuf {
+        self.root.join("guests")
+    }
+}
+
+/// Makes a directory for its owner's eyes only, unless it is there.
+///
+/// # Errors
+/// [`DataError::File`] names the directory.
+pub fn make_private(path: &Path) -> Result<(), DataError> {
+    let failed = |source| DataError::File { action: "create the directory", path: path.to_owned(), source };
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)
 }
 
 /// Writes a small file so that a reader sees all of it or none, with these permission bits.

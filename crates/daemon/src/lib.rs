@@ -28,17 +28,19 @@ mod core;
 mod names;
 mod operations;
 mod owner;
+mod pool;
 mod recovery;
 mod registry;
 mod report;
 mod serve;
 mod snapshots;
 mod sweep;
+mod templates;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, OnStop, TlsFiles};
+pub use config::{Config, OnStop, Preparation, TlsFiles};
 pub use log::LogFormat;
 pub use serve::{ServeError, serve};

@@ -21,6 +21,16 @@ const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 pub enum Count {
     /// A sandbox came to run.
     Created,
+    /// One of them took over a machine that waited.
+    FromPool,
+    /// One of them began as a template.
+    FromClone,
+    /// One of them booted.
+    FromBoot,
+    /// A template was made.
+    TemplateMade,
+    /// A template could not be made.
+    TemplateFailed,
     /// A sandbox did not come to run.
     CreateFailed,
     /// A create was refused for want of room.
@@ -92,6 +102,10 @@ pub struct Gauges {
     pub free_disk_bytes: u64,
     /// Commands that run.
     pub execs_running: u64,
+    /// Machines that wait for a create.
+    pub machines_waiting: u64,
+    /// Templates that sandboxes can begin as.
+    pub templates: u64,
 }
 
 #[derive(Debug, Default)]
@@ -195,6 +209,8 @@ impl Gauges {
         one("hutch_memory_free_bytes", "Memory for further sandboxes.", self.free_memory_mib << 20);
         one("hutch_disk_free_bytes", "Free space on the data directory's file system.", self.free_disk_bytes);
         one("hutch_execs_running", "Commands that run.", self.execs_running);
+        one("hutch_machines_waiting", "Machines that wait for a create.", self.machines_waiting);
+        one("hutch_templates", "Templates that sandboxes can begin as.", self.templates);
     }
 }
 
@@ -253,8 +269,13 @@ fn line(text: &mut String, name: &str, labels: &str, value: impl std::fmt::Displ
 
 impl Count {
     /// Everything that is counted.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 19] = [
         Self::Created,
+        Self::FromPool,
+        Self::FromClone,
+        Self::FromBoot,
+        Self::TemplateMade,
+        Self::TemplateFailed,
         Self::CreateFailed,
         Self::CreateRefused,
         Self::Destroyed,
@@ -273,6 +294,11 @@ impl Count {
     fn described(self) -> (&'static str, &'static str) {
         match self {
             Self::Created => ("hutch_creates_total", "Sandboxes that came to run."),
+            Self::FromPool => ("hutch_creates_from_pool_total", "Sandboxes that took over a machine that waited."),
+            Self::FromClone => ("hutch_creates_from_template_total", "Sandboxes that were cloned from a template."),
+            Self::FromBoot => ("hutch_creates_from_boot_total", "Sandboxes that booted."),
+            Self::TemplateMade => ("hutch_templates_made_total", "Templates that were made."),
+            Self::TemplateFailed => ("hutch_template_failures_total", "Templates that could not be made."),
             Self::CreateFailed => ("hutch_create_failures_total", "Sandboxes that did not come to run."),
             Self::CreateRefused => ("hutch_create_refusals_total", "Creates that were refused for want of room."),
             Self::Destroyed => ("hutch_destroys_total", "Sandboxes that were taken down."),

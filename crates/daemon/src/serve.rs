@@ -12,9 +12,10 @@
 //! Stopping leaves the sandboxes running unless told otherwise. A second signal cuts the grace short.
 
 use std::io::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hutch_api::http::{Limits, ServeOptions, Tls, TlsError, router};
 use hutch_engine::Engine;
 use hutch_engine::usermode::{Options, UserMode};
@@ -22,6 +23,7 @@ use hutch_image::{Cache, CacheError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::JoinHandle;
 
 use crate::capacity::{Bounds, Capacity};
 use crate::clock::Clock;
@@ -34,8 +36,10 @@ use crate::log;
 use crate::metrics::Metrics;
 use crate::operations::Daemon;
 use crate::owner::Command;
+use crate::pool::{self, Pool};
 use crate::registry::Registry;
 use crate::store::{Store, StoreError, query};
+use crate::templates::{self, Templates};
 use crate::{recovery, sweep};
 
 /// How long owners are given to come to an end when the daemon stops.
@@ -140,7 +144,7 @@ fn gather(config: &Config) -> Result<Parts, ServeError> {
         images: Arc::new(Catalogue::new(cache)),
         clock: Clock::system(),
         bounds: config.bounds,
-        settings: Settings { region: config.region.clone(), ..Settings::default() },
+        settings: Settings { region: config.region.clone(), preparation: config.preparation, ..Settings::default() },
     })
 }
 
@@ -173,6 +177,8 @@ pub(crate) struct Parts {
 pub(crate) struct Started {
     pub(crate) core: Arc<Core>,
     made_key: bool,
+    /// What prepares machines for creates to come.
+    preparing: Mutex<Vec<JoinHandle<()>>>,
     _lock: Lock,
 }
 
@@ -186,6 +192,8 @@ impl Started {
         let metrics = Arc::new(Metrics::default());
         let core = Core {
             images: Images::new(images, clock.clone(), Arc::clone(&metrics)),
+            templates: Templates::default(),
+            pool: Pool::default(),
             capacity: Capacity::new(bounds),
             creates: Arc::new(Semaphore::new(settings.concurrent_creates)),
             adoptions: Semaphore::new(settings.concurrent_adoptions),
@@ -200,7 +208,7 @@ impl Started {
             metrics,
             clock,
         };
-        Ok(Self { core: Arc::new(core), made_key, _lock: lock })
+        Ok(Self { core: Arc::new(core), made_key, preparing: Mutex::default(), _lock: lock })
     }
 
     /// The contract, implemented by this daemon.
@@ -218,10 +226,25 @@ impl Started {
                 return std::future::pending().await;
             }
         }
+        if let Err(error) = self.take_over_prepared().await {
+            tracing::error!(error = crate::report::chain(&error), "what an earlier run prepared cannot be read");
+            return std::future::pending().await;
+        }
         recovery::remove_orphans(&self.core).await;
         recovery::sweep_builds(&self.core);
         tokio::spawn(sweep::run(Arc::clone(&self.core)));
         self.core.recovering.send_replace(false);
+    }
+
+    /// Removes or takes over what an earlier run prepared, and begins to prepare.
+    async fn take_over_prepared(&self) -> Result<(), StoreError> {
+        let core = &self.core;
+        pool::take_over(core).await?;
+        templates::take_over(core).await?;
+        let (making, filling) = (templates::run(Arc::clone(core)), pool::run(Arc::clone(core)));
+        let mut preparing = self.preparing.lock().unwrap_or_else(PoisonError::into_inner);
+        *preparing = vec![tokio::spawn(making), tokio::spawn(filling), tokio::spawn(templates::keep(Arc::clone(core)))];
+        Ok(())
     }
 
     /// Lets go of the sandboxes, or takes them down, and waits for their owners to end.
@@ -239,6 +262,10 @@ impl Started {
             }
         }
         core.stopping.send_replace(true);
+        let preparing = std::mem::take(&mut *self.preparing.lock().unwrap_or_else(PoisonError::into_inner));
+        if tokio::time::timeout(LAST_STEPS, join_all(preparing)).await.is_err() {
+            tracing::warn!("not everything that was prepared is removed; the next start removes it");
+        }
         if tokio::time::timeout(LAST_STEPS, core.registry.emptied()).await.is_err() {
             tracing::warn!("not every sandbox came to rest in time; the next start takes over");
         }

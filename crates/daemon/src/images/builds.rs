@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hutch_api::{BuildProgress, Error, ErrorKind, ImageStatus, ImageView, Timestamp};
 use hutch_image::{Cancel, Event, Step};
@@ -25,6 +25,9 @@ use crate::report::chain;
 /// When to ask again about a build.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
+/// How long an image is taken to be the one that a name means.
+const RECENT: Duration = Duration::from_secs(10);
+
 /// The images of this host.
 #[derive(Debug, Clone)]
 pub struct Images(Arc<Shared>);
@@ -34,6 +37,8 @@ struct Shared {
     source: Arc<dyn ImageSource>,
     /// Images that are being built or whose build failed; all others are as the source says.
     builds: Mutex<HashMap<String, Build>>,
+    /// Images that were looked for, and when.
+    recent: Mutex<HashMap<String, (Instant, ReadyImage)>>,
     clock: Clock,
     metrics: Arc<Metrics>,
     cancel: Cancel,
@@ -48,7 +53,14 @@ enum Build {
 impl Images {
     /// Images from this source, none being built.
     pub fn new(source: Arc<dyn ImageSource>, clock: Clock, metrics: Arc<Metrics>) -> Self {
-        Self(Arc::new(Shared { source, builds: Mutex::default(), clock, metrics, cancel: Cancel::default() }))
+        Self(Arc::new(Shared {
+            source,
+            builds: Mutex::default(),
+            recent: Mutex::default(),
+            clock,
+            metrics,
+            cancel: Cancel::default(),
+        }))
     }
 
     /// Where they come from.
@@ -85,10 +97,25 @@ impl Images {
             None => {}
         }
         if let Some(ready) = self.0.source.built(name) {
+            let mut recent = self.0.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            recent.insert(name.to_owned(), (Instant::now(), ready.clone()));
             return Ok(ready);
         }
         let running = self.start(&mut builds, name);
         Err(building(name, &running))
+    }
+
+    /// The image of this proper name as it was found a moment ago, if it still lies there.
+    pub(crate) fn recent(&self, name: &str) -> Option<ReadyImage> {
+        let recent = self.0.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, ready) = recent.get(name)?;
+        let is_there = || ready.path.metadata().is_ok_and(|metadata| metadata.len() == ready.size.0);
+        (at.elapsed() < RECENT && is_there()).then(|| ready.clone())
+    }
+
+    /// The built image of this proper name, if there is one. Blocks for some file reads.
+    pub(crate) fn built(&self, name: &str) -> Option<ReadyImage> {
+        self.0.source.built(name)
     }
 
     /// Begins to build the image of this proper name, unless it is built or being built.

@@ -11,12 +11,17 @@ use sha2::{Digest as _, Sha256};
 use super::find::Found;
 use crate::capacity::{NoRoom, Supply};
 use crate::core::Core;
+use crate::images::ReadyImage;
 use crate::lifecycle::State;
 use crate::metrics::Count;
 use crate::names;
 use crate::owner::{self, Beginning, Handle, Plan};
+use crate::pool::Kind;
 use crate::snapshots;
-use crate::store::{Desired, NewSandbox, Receipt, SPEC_VERSION, SandboxRow, SnapshotRow, Spec, Taken, query};
+use crate::store::{
+    Desired, NewSandbox, Receipt, SPEC_VERSION, SandboxRow, SnapshotRow, Spec, StoreError, Taken, query,
+};
+use crate::templates::{Recipe, Wanted};
 use crate::view;
 
 /// When to ask again while there is no room.
@@ -189,13 +194,16 @@ fn mismatch() -> Error {
 /// Waits for a turn and for room, then records the sandbox and gives it its owner.
 async fn admit(core: &Arc<Core>, mut new: NewSandbox, since: Instant) -> Result<Outcome, Error> {
     refuse_unless_ready(core).await?;
-    let images = core.images.clone();
-    let name = new.spec.rootfs.clone();
     // A snapshot belongs to the image that it was made with, whatever the name has come to mean since.
-    if new.origin.is_none() {
-        // Looking for an image reads files.
-        let image = tokio::task::spawn_blocking(move || images.require(&name)).await;
-        new.spec.base_image = image.map_err(|error| Error::internal(&error))??.path;
+    let kind = match new.origin {
+        Some(_) => None,
+        None => {
+            new.spec.base_image = image(core, &new.spec.rootfs).await?.path;
+            template(core, &new.spec).await
+        }
+    };
+    if let Some(kind) = &kind {
+        new.template = Some(kind.template.clone());
     }
     let turn = tokio::time::timeout(core.settings.create_patience, Arc::clone(&core.creates).acquire_owned()).await;
     let Ok(Ok(turn)) = turn else {
@@ -207,9 +215,7 @@ async fn admit(core: &Arc<Core>, mut new: NewSandbox, since: Instant) -> Result<
     let names: Vec<String> = new.names.iter().map(ToString::to_string).collect();
     // In a task of its own: a caller that goes away now must not leave a row without an owner.
     let begun = tokio::spawn(async move {
-        let now = core.clock.now();
-        let recorded = core.store.write("record a sandbox", move |db| query::insert(db, new, now)).await;
-        let row = match recorded.map_err(|error| Error::internal(&error))? {
+        let row = match record(&core, new, kind).await.map_err(|error| Error::internal(&error))? {
             Ok(row) => row,
             Err(taken) => return refused(taken, &names),
         };
@@ -217,6 +223,67 @@ async fn admit(core: &Arc<Core>, mut new: NewSandbox, since: Instant) -> Result<
         Ok(Outcome::Begun(owner::spawn(&core, beginning)))
     });
     begun.await.map_err(|error| Error::internal(&error))?
+}
+
+/// The image of this proper name.
+async fn image(core: &Core, name: &str) -> Result<ReadyImage, Error> {
+    if let Some(ready) = core.images.recent(name) {
+        return Ok(ready);
+    }
+    let (images, name) = (core.images.clone(), name.to_owned());
+    // Looking for an image reads files.
+    let image = tokio::task::spawn_blocking(move || images.require(&name)).await;
+    image.map_err(|error| Error::internal(&error))?
+}
+
+/// The kind of machine that the sandbox can take over or begin as; `None` when it has to boot.
+async fn template(core: &Core, spec: &Spec) -> Option<Kind> {
+    if core.settings.preparation.templates == 0 {
+        return None;
+    }
+    let recipe = Recipe { base_image: spec.base_image.clone(), memory_mib: spec.memory_mib, disk_mib: spec.disk_mib };
+    let key = core.templates.key(&core.engine, &recipe).await?;
+    let kind = Kind {
+        template: key.clone(),
+        base_image: spec.base_image.clone(),
+        memory_mib: spec.memory_mib,
+        vcpu: spec.vcpu,
+        cpu_quota_percent: spec.cpu_quota_percent,
+    };
+    if core.templates.is_ready(&key) {
+        core.templates.touch(&key, core.clock.now());
+        return Some(kind);
+    }
+    let wanted = Wanted { key, image: spec.rootfs.clone(), recipe, vcpu: spec.vcpu };
+    if Shape::find(&spec.shape).is_ok_and(|shape| shape.default_disk.0 == spec.disk_mib) {
+        core.templates.want(wanted);
+    } else {
+        core.templates.want_again(wanted);
+    }
+    // The next one of this kind is to find a machine that waits.
+    core.pool.expect(&kind);
+    None
+}
+
+/// Records the sandbox; if a machine of its kind waits, as that machine's.
+async fn record(
+    core: &Arc<Core>,
+    new: NewSandbox,
+    kind: Option<Kind>,
+) -> Result<Result<SandboxRow, Taken>, StoreError> {
+    let now = core.clock.now();
+    let waiting = kind.and_then(|kind| core.pool.take(&kind).map(|waiting| (kind, waiting)));
+    let Some((kind, waiting)) = waiting else {
+        return core.store.note("record a sandbox", move |db| query::insert(db, new, now)).await;
+    };
+    let row = waiting.row.clone();
+    let recorded = core.store.note("record a sandbox", move |db| query::insert_prepared(db, new, &row, now)).await;
+    match &recorded {
+        Ok(Ok(row)) => core.pool.hold(row.id, waiting.prepared),
+        _ => core.pool.put(&kind, waiting),
+    }
+    core.pool.wake();
+    recorded
 }
 
 pub(super) async fn refuse_unless_ready(core: &Arc<Core>) -> Result<(), Error> {

@@ -32,6 +32,8 @@ pub(super) async fn metrics(core: &Arc<Core>) -> Result<String, Error> {
         free_memory_mib: core.capacity.free_mib(),
         free_disk_bytes: Supply::measure(core.data.root()).disk_bytes,
         execs_running: core.registry.all().iter().map(|handle| handle.activity.running()).sum(),
+        machines_waiting: core.pool.ready() as u64,
+        templates: core.templates.ready() as u64,
     };
     Ok(core.metrics.render(&gauges))
 }

@@ -377,7 +377,9 @@ impl Task {
         let answer = (row.state == State::Running)
             .then(|| crate::view::created(&row, &self.core.settings))
             .and_then(|created| serde_json::to_string(&created).ok());
-        let write = self.core.store.write("store a sandbox", move |db| {
+        // Nothing of a sandbox that was never paused outlives a loss of power.
+        let is_lasting = row.state != State::Running || row.paused_at.is_some();
+        let work = move |db: &rusqlite::Connection| {
             query::apply(db, &row, transition.as_ref())?;
             let id = row.id.to_string();
             match answer {
@@ -385,8 +387,11 @@ impl Task {
                 None if row.state.is_terminal() => query::release(db, &id),
                 None => Ok(()),
             }
-        });
-        write.await
+        };
+        match is_lasting {
+            true => self.core.store.write("store a sandbox", work).await,
+            false => self.core.store.note("store a sandbox", work).await,
+        }
     }
 
     /// Shows others the row and, while it can be used, the machine.

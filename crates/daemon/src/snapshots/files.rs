@@ -85,6 +85,15 @@ pub(crate) async fn make_directory(path: PathBuf) -> Result<(), FileError> {
     blocking(path, |path| std::fs::DirBuilder::new().mode(0o700).create(path).map_err(system("create", path))).await
 }
 
+/// Makes the directory of a machine with a copy of a disk in it.
+pub(crate) async fn make_home(path: PathBuf, from: PathBuf, disk: PathBuf) -> Result<(), FileError> {
+    blocking(path, move |path| {
+        std::fs::DirBuilder::new().mode(0o700).create(path).map_err(system("create", path))?;
+        copy_disk(&from, &disk)
+    })
+    .await
+}
+
 /// Moves the disk that a saved machine brings along to its place; one that brings none has it there already.
 pub(crate) async fn move_disk(saved: PathBuf, disk: PathBuf) -> Result<(), FileError> {
     blocking(saved, move |saved| {

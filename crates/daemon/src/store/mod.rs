@@ -45,7 +45,8 @@ pub mod query {
     pub use super::idempotency::{claim, find_receipt, forget_receipts_before, release, settle};
     pub use super::listing::{count_by_state, list, stats};
     pub use super::sandbox::{
-        apply, delete, due, find, find_named, held, insert, insert_all, insert_prepared, next_slot, replace_labels, sandbox_ids, touch,
+        apply, delete, due, find, find_named, held, insert, insert_all, insert_prepared, next_slot, replace_labels,
+        sandbox_ids, touch,
     };
     pub use super::slot::{delete_slot, insert_slot, slots};
     pub use super::snapshot::{

@@ -27,9 +27,11 @@ pub struct Store {
 struct Work {
     /// What it must survive.
     durability: Durability,
-    /// Runs it, or learns why it cannot run, and returns how to tell the one who waits.
-    run: Box<dyn FnOnce(Result<&Connection, Arc<rusqlite::Error>>) -> Tell + Send>,
+    run: Run,
 }
+
+/// Runs one piece of work, or learns why it cannot run, and returns how to tell the one who waits.
+type Run = Box<dyn FnOnce(Result<&Connection, Arc<rusqlite::Error>>) -> Tell + Send>;
 
 /// What an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

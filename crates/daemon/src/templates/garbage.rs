@@ -12,8 +12,24 @@ use crate::core::Core;
 use crate::report::chain;
 use crate::store::{StoreError, TemplateRow, TemplateState, query};
 
+/// How often it is looked for what is not needed.
+const INTERVAL: Duration = Duration::from_secs(60);
 /// How long guest files are kept that nothing names: somebody may be about to.
 const GRACE: Duration = Duration::from_secs(3600);
+
+/// Has made what will be asked for first, and collects from time to time, until the daemon stops.
+pub(crate) async fn keep(core: Arc<Core>) {
+    super::start::want_usual(&core).await;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(INTERVAL) => {}
+            () = core.stopped() => return,
+        }
+        if let Err(error) = collect(&core).await {
+            tracing::error!(error = chain(&error), "templates cannot be looked through");
+        }
+    }
+}
 
 /// Removes what is not needed and not wanted: templates of a guest or image that was replaced, those that cannot be
 /// used, and the ones that were used least recently when there are too many.
@@ -42,11 +58,9 @@ async fn unwanted(core: &Arc<Core>, rows: Vec<TemplateRow>) -> Vec<TemplateRow> 
     let mut unwanted = Vec::new();
     // The one that was used last comes first.
     for row in rows.into_iter().filter(|row| row.state == TemplateState::Ready) {
-        let recipe =
-            Recipe { base_image: row.base_image.clone(), memory_mib: row.memory_mib, disk_mib: row.disk_mib };
+        let recipe = Recipe { base_image: row.base_image.clone(), memory_mib: row.memory_mib, disk_mib: row.disk_mib };
         let is_current = core.templates.key(&core.engine, &recipe).await.is_none_or(|key| key == row.key);
-        let has_image = row.base_image.exists() || cfg!(test);
-        if !is_current || !has_image || core.templates.is_rejected(&row.key) {
+        if !is_current || core.templates.is_rejected(&row.key) {
             unwanted.push(row);
             continue;
         }

@@ -25,7 +25,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use garbage::collect;
+pub(crate) use garbage::keep;
 pub(crate) use make::run;
 pub(crate) use registry::{Recipe, Templates, Wanted};
-pub(crate) use start::{take_over, want_usual};
+pub(crate) use start::take_over;

@@ -10,6 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::fake_host::FakeHost;
 use crate::capacity::Bounds;
 use crate::clock::{Clock, Moment};
+use crate::config::Preparation;
 use crate::core::{Core, Settings};
 use crate::data_directory::DataDirectory;
 use crate::lifecycle::State;
@@ -23,6 +24,7 @@ pub(crate) struct Life {
     pub(crate) host: Arc<FakeHost>,
     pub(crate) clock: Clock,
     pub(crate) bounds: Bounds,
+    pub(crate) preparation: Preparation,
     folder: tempfile::TempDir,
 }
 
@@ -49,6 +51,7 @@ impl Life {
             host: FakeHost::new(),
             clock: Clock::standing(Moment(1_700_000_000_000)),
             bounds,
+            preparation: Preparation::NONE,
             folder: tempfile::tempdir().unwrap(),
         }
     }
@@ -68,7 +71,11 @@ impl Life {
             images: Arc::clone(&self.host) as Arc<_>,
             clock: self.clock.clone(),
             bounds: self.bounds,
-            settings: Settings { destroy_patience: Duration::from_secs(30), ..Settings::default() },
+            settings: Settings {
+                destroy_patience: Duration::from_secs(30),
+                preparation: self.preparation,
+                ..Settings::default()
+            },
         };
         let started = runtime.block_on(Started::open(parts)).unwrap();
         let account = runtime.block_on(started.core.store.read("accounts", query::accounts)).unwrap().remove(0);
