@@ -125,7 +125,8 @@ async fn who_and_where() {
     check(
         &rig,
         &[
-            Row::shell("the root is where one begins", "pwd").prints("/\n"),
+            Row::shell("one begins at home", "test \"$PWD\" = \"$HOME\" && pwd").prints("/root\n"),
+            Row::shell("a home that is not there", "pwd").with(|exec| exec.user = Some("4242".into())).prints("/\n"),
             Row::shell("a working directory", "pwd").with(|exec| exec.cwd = Some("/usr".into())).prints("/usr\n"),
             Row::shell("root without being named", "id -u; id -g; echo $USER $HOME").prints("0\n0\nroot /root\n"),
             Row::shell("a user by name", "id -un; id -u").with(user("nobody")).prints("nobody\n65534\n"),

@@ -292,6 +292,7 @@ async fn a_lost_host_loses_its_commands_and_nothing_else() {
     // Not by a cancel of their own: the connection itself goes.
     std::mem::forget(execution);
     rig = rig.reconnect().await;
+    rig.client.configure(&configuration()).await.unwrap();
     rig.until(&counting("sleep 67"), "0").await;
     assert_eq!(rig.shell(&counting("sleep 66")).await.trim(), "1");
     rig.shell(&format!("kill $({})", listing("sleep 66"))).await;

@@ -19,4 +19,8 @@ mod files;
 
 mod loss;
 
+mod resume;
+
+mod signals;
+
 mod hostile;

@@ -24,7 +24,7 @@ pub(crate) struct Rig {
     pub(crate) directory: String,
     agent: Option<Process>,
     socket: PathBuf,
-    _home: tempfile::TempDir,
+    home: tempfile::TempDir,
 }
 
 /// The agent as a process of this machine.
@@ -59,11 +59,11 @@ impl Rig {
             Some(socket) => (None, PathBuf::from(socket)),
             None => {
                 let socket = home.path().join("agent.sock");
-                (Some(spawn(&socket)), socket)
+                (Some(spawn(&socket, home.path())), socket)
             }
         };
         let client = connect(&socket, options).await.unwrap();
-        let mut rig = Self { client, directory: String::new(), agent, socket, _home: home };
+        let mut rig = Self { client, directory: String::new(), agent, socket, home };
         if configured {
             rig.client.configure(&configuration()).await.unwrap();
             rig.make_directory().await;
@@ -76,16 +76,32 @@ impl Rig {
         self.agent.as_ref().map(|agent| rustix::process::Pid::from_child(&agent.child))
     }
 
+    /// The port for self signals on the loopback interface of the agent's world.
+    pub(crate) fn signal_port(&self) -> u16 {
+        match self.agent {
+            Some(_) => std::fs::read_to_string(self.home.path().join("port")).unwrap().parse().unwrap(),
+            None => 1029,
+        }
+    }
+
+    /// The FIFO for self signals in the agent's world.
+    pub(crate) fn signal_fifo(&self) -> PathBuf {
+        match self.agent {
+            Some(_) => self.home.path().join("self"),
+            None => "/run/self".into(),
+        }
+    }
+
     /// The same agent with another connection, which waits its turn until the first has ended.
     pub(crate) async fn reconnect(self) -> Self {
-        let Self { client, directory, agent, socket, _home } = self;
+        let Self { client, directory, agent, socket, home } = self;
         let path = socket.clone();
         let next = tokio::spawn(async move { connect(&path, Options::default()).await });
         tokio::task::yield_now().await;
         client.close();
         drop(client);
         let client = next.await.unwrap().unwrap();
-        Self { client, directory, agent, socket, _home }
+        Self { client, directory, agent, socket, home }
     }
 
     /// A path in the test's directory.
@@ -157,9 +173,10 @@ async fn connect(socket: &Path, options: Options) -> Result<Client, ClientError>
     }
 }
 
-fn spawn(socket: &Path) -> Process {
+fn spawn(socket: &Path, signals: &Path) -> Process {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private"]).arg(program()).arg("--serve").arg(socket);
+    command.arg("--self").arg(signals);
     let child = command.stdin(Stdio::null()).spawn().unwrap();
     Process { child }
 }
