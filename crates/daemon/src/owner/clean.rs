@@ -38,6 +38,7 @@ impl Task {
         // Given back before anybody is told, so that who hears of the end finds the room free.
         self.place = None;
         (self.row.slot, self.row.machine, self.row.step) = (None, None, None);
+        (self.row.pause, self.row.disk_stamp, self.row.origin) = (None, None, None);
         if self.row.state == State::Destroying {
             self.row.ended_at = Some(core.clock.now());
             self.commit(Event::Destroyed, None).await;

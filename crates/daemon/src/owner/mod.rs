@@ -47,6 +47,10 @@ mod take;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_interleavings;
+#[cfg(test)]
+mod tests_of_saving;
 
 pub(crate) use handle::{Change, Command, Handle, Running, Taken};
 pub(crate) use plan::Plan;

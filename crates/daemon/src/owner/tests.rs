@@ -17,7 +17,7 @@ const CREATE: [Point; 6] =
 const DESTROY: [Point; 3] = [Point::DestroyBefore, Point::DestroyProcess, Point::DestroyDone];
 
 /// What must hold whenever a daemon is at rest.
-fn check(life: &Life, daemon: &Incarnation) -> Vec<SandboxRow> {
+pub(super) fn check(life: &Life, daemon: &Incarnation) -> Vec<SandboxRow> {
     let rows = daemon.settled();
     let running: Vec<SandboxId> = rows.iter().filter(|row| row.state == State::Running).map(|row| row.id).collect();
     let mut machines = life.host.machines();
@@ -27,9 +27,13 @@ fn check(life: &Life, daemon: &Incarnation) -> Vec<SandboxRow> {
     assert_eq!(machines, expected, "the machines on the host are those of the running sandboxes");
     for row in &rows {
         let directory = life.data().sandbox(row.id);
-        assert_eq!(directory.exists(), row.state == State::Running, "{:?} {}", row.state, directory.display());
-        assert_eq!(row.slot.is_some(), row.state == State::Running, "{row:?}");
-        assert!(row.state == State::Running || row.ended_at.is_some(), "{row:?}");
+        let is_there = matches!(row.state, State::Running | State::Paused | State::Error);
+        assert_eq!(directory.exists(), is_there, "{:?} {}", row.state, directory.display());
+        assert_eq!(row.slot.is_some(), is_there, "{row:?}");
+        assert!(is_there || row.ended_at.is_some(), "{row:?}");
+        let saved = row.pause.map(|number| life.data().pause(row.id, number));
+        assert!(saved.is_none_or(|saved| saved.join("snapshot.json").exists()), "{row:?}");
+        assert!(row.state != State::Paused || row.pause.is_some(), "{row:?}");
     }
     let findings = daemon.run(async {
         let core = daemon.core();
@@ -43,15 +47,18 @@ fn check(life: &Life, daemon: &Incarnation) -> Vec<SandboxRow> {
 }
 
 /// What must hold at any instant: whatever lies on the host has a row that holds it.
-fn everything_is_recorded(life: &Life, daemon: &Incarnation) {
+pub(super) fn everything_is_recorded(life: &Life, daemon: &Incarnation) {
     let held = daemon.run(audit::held_by_store(&daemon.core().store)).unwrap();
     for artefact in life.host.all() {
         let owner = artefact.sandbox.expect("nothing stray was put there").to_string();
         assert!(held.contains(&owner), "{artefact:?} was made before it was recorded");
     }
-    for entry in std::fs::read_dir(life.data().sandboxes()).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(held.contains(&name), "{name} was made before it was recorded");
+    for directory in [life.data().sandboxes(), life.data().snapshots()] {
+        for entry in std::fs::read_dir(directory).into_iter().flatten() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let id = name.split('.').next().unwrap();
+            assert!(held.contains(id), "{name} was made before it was recorded");
+        }
     }
 }
 
@@ -61,17 +68,17 @@ fn begin_create(daemon: &Incarnation, key: Option<&str>) {
     daemon.spawn(async move { drop(contract.create_sandbox(&caller, request).await) });
 }
 
-fn create(daemon: &Incarnation) -> SandboxId {
+pub(super) fn create(daemon: &Incarnation) -> SandboxId {
     daemon.run(daemon.daemon.create_sandbox(&daemon.caller, request())).unwrap().sandbox.id
 }
 
-fn begin_destroy(daemon: &Incarnation, id: SandboxId) {
+pub(super) fn begin_destroy(daemon: &Incarnation, id: SandboxId) {
     let (contract, caller) = (daemon.daemon.clone(), daemon.caller.clone());
     let reference = SandboxReference::Id(id);
     daemon.spawn(async move { drop(contract.destroy_sandbox(&caller, &reference).await) });
 }
 
-fn destroy(daemon: &Incarnation, id: SandboxId) -> SandboxStatus {
+pub(super) fn destroy(daemon: &Incarnation, id: SandboxId) -> SandboxStatus {
     let reference = SandboxReference::Id(id);
     daemon.run(daemon.daemon.destroy_sandbox(&daemon.caller, &reference)).unwrap().status
 }

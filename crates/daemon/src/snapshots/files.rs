@@ -27,14 +27,6 @@ pub(crate) enum FileError {
         /// What happened.
         source: hutch_image::disk::DiskError,
     },
-    /// The work was interrupted.
-    #[error("the work on {} was interrupted", path.display())]
-    Interrupted {
-        /// With what it was busy.
-        path: PathBuf,
-        /// How.
-        source: tokio::task::JoinError,
-    },
 }
 
 /// Whether a saved machine brings its disk along.
@@ -185,9 +177,12 @@ async fn blocking<T: Send + 'static>(
     path: PathBuf,
     work: impl FnOnce(&Path) -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FileError> {
-    let busy = path.clone();
-    let done = tokio::task::spawn_blocking(move || work(&path)).await;
-    done.map_err(|source| FileError::Interrupted { path: busy, source })?
+    match tokio::task::spawn_blocking(move || work(&path)).await {
+        Ok(done) => done,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime ends, and the daemon with it: what is to be made of it the next start decides.
+        Err(_cancelled) => std::future::pending().await,
+    }
 }
 
 #[cfg(test)]

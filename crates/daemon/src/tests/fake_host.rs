@@ -13,7 +13,7 @@ use hutch_engine::engine::AuditError;
 use hutch_engine::finding::Finding;
 use hutch_engine::guest::GuestError;
 use hutch_engine::machine::{Exit, ExitReason, StartTimes};
-use hutch_engine::snapshot::{Saved, file, partial};
+use hutch_engine::snapshot::{Identity, Saved, file, partial};
 use hutch_engine::{
     AdoptError, DestroyError, Engine, EngineFuture, EngineKind, Machine, MachineRecord, MachineSpec, Origin, Prepared,
     Save, SaveError, SnapshotError, SnapshotManifest, StartError, TemplateSpec, Then,
@@ -75,6 +75,8 @@ struct State {
     faults: HashMap<Point, Fault>,
     halted: Vec<Point>,
     released: bool,
+    /// Whether guests work as soon as they go on.
+    busy: bool,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,11 @@ struct FakeMachine {
     agent: FakeAgent,
     exit: watch::Sender<Option<Exit>>,
     silent: bool,
+    disk: PathBuf,
+    /// How much its processes have done, which they also keep on the disk.
+    done: u64,
+    /// Whether it has its own identity, and was not just booted.
+    identity: Option<Identity>,
 }
 
 impl FakeHost {
@@ -117,6 +124,30 @@ impl FakeHost {
     /// The sandboxes that have a machine.
     pub(crate) fn machines(&self) -> Vec<SandboxId> {
         self.state().machines.keys().copied().collect()
+    }
+
+    /// Lets guests work, or not, as soon as they go on.
+    pub(crate) fn keep_busy(&self, busy: bool) {
+        self.state().busy = busy;
+    }
+
+    /// A guest does something, in memory and on its disk; how much it has done then. `None` when it does not run.
+    pub(crate) fn work(&self, id: SandboxId) -> Option<u64> {
+        let mut state = self.state();
+        let machine = state.machines.get_mut(&id)?;
+        machine.done += 1;
+        std::fs::write(&machine.disk, machine.done.to_string()).unwrap();
+        Some(machine.done)
+    }
+
+    /// How much a guest has done.
+    pub(crate) fn done(&self, id: SandboxId) -> Option<u64> {
+        self.state().machines.get(&id).map(|machine| machine.done)
+    }
+
+    /// As whom a machine began; `None` for one that was booted.
+    pub(crate) fn identity(&self, id: SandboxId) -> Option<Identity> {
+        self.state().machines.get(&id).and_then(|machine| machine.identity)
     }
 
     /// Kills a machine.
@@ -307,7 +338,7 @@ impl Engine for FakeHost {
         memory: Mebibytes,
         disk: Mebibytes,
     ) -> EngineFuture<'a, Result<String, GuestError>> {
-        let image = base_image.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let image = base_image.file_name().map(|name| name.to_string_lossy().replace('.', "-")).unwrap_or_default();
         Box::pin(async move { Ok(format!("{image}-{}-{}", memory.0, disk.0)) })
     }
 
@@ -363,6 +394,8 @@ impl Engine for FakeHost {
                 std::fs::remove_dir_all(&partial).map_err(failed)?;
                 return Err(SaveError::Ended { id: spec.id });
             }
+            let done = self.done(spec.id).unwrap_or_default();
+            std::fs::write(partial.join(file::MEMORY), done.to_string()).map_err(failed)?;
             std::fs::write(partial.join(file::STATE), b"UMLSTATE").map_err(failed)?;
             match &save.then {
                 Then::End => {
@@ -417,8 +450,14 @@ impl Engine for FakeHost {
             let id = spec.id;
             let failed = |source| StartError::Host { id, operation: "start", source };
             assert!(spec.disk.exists(), "the disk is made before the machine");
-            let mut template = None;
-            if let Origin::Saved { directory, .. } = origin {
+            let (mut template, mut identity) = (None, None);
+            let on_disk = std::fs::read_to_string(&spec.disk).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+            let mut done: u64 = on_disk;
+            if let Origin::Saved { directory, identity: given, .. } = origin {
+                identity = Some(*given);
+                let memory = std::fs::read_to_string(directory.join(file::MEMORY)).unwrap_or_default();
+                done = memory.parse().unwrap_or(0);
+                assert_eq!(done, on_disk, "memory is put beside a disk that it does not belong to");
                 let manifest = SnapshotManifest::read(directory);
                 let manifest = manifest.map_err(|source| StartError::Snapshot { id, source })?;
                 template = manifest.base_key().map(str::to_owned);
@@ -433,7 +472,15 @@ impl Engine for FakeHost {
             let agent = FakeAgent::listen(&spec.socket()).map_err(failed)?;
             let pid = self.pids.fetch_add(1, Ordering::Relaxed);
             let (exit, exited) = watch::channel(None);
-            self.state().machines.insert(id, FakeMachine { pid, agent, exit, silent: false });
+            let machine = FakeMachine { pid, agent, exit, silent: false, disk: spec.disk.clone(), done, identity };
+            let busy = {
+                let mut state = self.state();
+                state.machines.insert(id, machine);
+                state.busy
+            };
+            if busy {
+                self.work(id);
+            }
             self.pass(Point::StartProcess).await.map_err(failed)?;
             let client = self.connect(spec).await.map_err(failed)?;
             self.pass(Point::StartDone).await.map_err(failed)?;

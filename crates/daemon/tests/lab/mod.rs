@@ -133,6 +133,11 @@ impl Lab {
         process.wait().unwrap().success()
     }
 
+    /// The writable disk of a sandbox.
+    pub(crate) fn disk(&self, sandbox: &str) -> PathBuf {
+        self.data().join("sandboxes").join(sandbox).join("disk.ext4")
+    }
+
     /// A small running sandbox; its id.
     pub(crate) async fn create(&self) -> String {
         self.try_create().await.unwrap_or_else(|error| panic!("{error}\n{}", self.tail()))
