@@ -1,6 +1,8 @@
 //! What the guest asks for itself: its pause or its end, over HTTP on the loopback interface and by a FIFO.
 //! Anybody in the guest may ask, and nobody there can make the agent wait.
 
+pub(crate) mod signal;
+
 pub(crate) mod request;
 
 pub(crate) mod words;
@@ -13,16 +15,6 @@ pub(crate) mod sources;
 
 pub(crate) mod watchers;
 
+pub(crate) use signal::SelfSignal;
 pub(crate) use sources::Sources;
 pub(crate) use watchers::Watchers;
-
-use hutch_protocol::machine::SelfAction;
-
-/// What was asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SelfSignal {
-    /// Pause or delete.
-    pub(crate) action: SelfAction,
-    /// Why, if that was said.
-    pub(crate) reason: Option<String>,
-}
