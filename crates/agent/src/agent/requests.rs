@@ -203,7 +203,7 @@ impl Agent {
     /// Does what makes the first command and the first `Configure` of a machine faster that is saved after this.
     fn begin_warm(&mut self, stream: u32) -> Result<Begun, Failure> {
         let key = self.next_key();
-        self.configuration.warm();
+        self.configuration.warm(self.commands.groups());
         // With output, so that its way has been gone as well; nobody gets it.
         let exec = Exec { max_output_bytes: Some(0), timeout_ms: Some(WARM_TIMEOUT_MS), ..Exec::shell("echo") };
         Ok(match self.commands.start((stream, key), exec, Purpose::Warm, &BTreeMap::new(), &self.poll) {

@@ -98,15 +98,17 @@ impl Groups {
 
     /// Bounds all commands, those that run included. Bounds whose controller is not to be had are not kept.
     pub(crate) fn limit(&mut self, limits: Limits) -> io::Result<()> {
-        if self.limits == limits {
-            return Ok(());
+        let (user, before) = (self.root.join("user"), self.limits);
+        if limits.memory_max != before.memory_max {
+            write_limit(&user.join("memory.max"), limits.memory_max)?;
+            self.limits.memory_max = limits.memory_max;
         }
-        let user = self.root.join("user");
-        write_limit(&user.join("memory.max"), limits.memory_max)?;
-        write_limit(&user.join("pids.max"), limits.processes_max)?;
-        self.limits = limits;
-        for group in &self.free {
-            group.limit(limits)?;
+        if limits.processes_max != before.processes_max {
+            write_limit(&user.join("pids.max"), limits.processes_max)?;
+            self.limits.processes_max = limits.processes_max;
+            for group in &self.free {
+                group.limit(limits)?;
+            }
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What the host has told the guest.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::time::{Duration, Instant};
 
 use hutch_protocol::machine::{ClockSet, Configure, Configured, ENTROPY_MAX, ENTROPY_MIN, Reseed, Reseeded, SetClock};
@@ -8,7 +9,7 @@ use hutch_protocol::{ByteText, Code, Failure};
 
 use super::{clock, identity, limits, stats};
 use crate::exec::group::Groups;
-use crate::sys::entropy;
+use crate::sys::entropy::Generator;
 
 /// What was configured, and what the answer to it needs.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Configuration {
     owns_machine: bool,
     /// From the agent's start until it served.
     boot: Duration,
+    /// The kernel's random number generator, once it was needed: it stays open.
+    generator: Option<Generator>,
     /// Environment of every command; `None` before the host has configured the guest.
     env: Option<BTreeMap<String, ByteText>>,
 }
@@ -24,7 +27,7 @@ pub(crate) struct Configuration {
 impl Configuration {
     /// Nothing configured yet.
     pub(crate) fn new(owns_machine: bool, boot: Duration) -> Self {
-        Self { owns_machine, boot, env: None }
+        Self { owns_machine, boot, generator: None, env: None }
     }
 
     /// The environment of every command, once there is one.
@@ -77,9 +80,12 @@ impl Configuration {
     }
 
     /// Does ahead what makes the first [`Configuration::apply`] slow, for a machine that is saved after this.
-    pub(crate) fn warm(&self) {
+    pub(crate) fn warm(&mut self, groups: Option<&mut Groups>) {
         if self.owns_machine {
             identity::warm();
+            // What fails here fails again, and is said, when it is needed.
+            let _ = self.generator();
+            let _ = groups.map(|groups| groups.limit(limits::limits(stats::memory_total(), None, None)));
             // What was written until now is not for each machine that starts from this one to write again.
             rustix::fs::sync();
         }
@@ -96,7 +102,7 @@ impl Configuration {
     }
 
     /// Reseeds the random number generator.
-    pub(crate) fn reseed(&self, request: &Reseed) -> Result<Reseeded, Failure> {
+    pub(crate) fn reseed(&mut self, request: &Reseed) -> Result<Reseeded, Failure> {
         check_entropy(&request.entropy)?;
         if !self.owns_machine {
             return Err(not_ours("random number generator"));
@@ -105,8 +111,16 @@ impl Configuration {
         Ok(Reseeded {})
     }
 
-    fn add_entropy(&self, bytes: &[u8]) -> Result<(), Failure> {
-        entropy::add(bytes).map_err(|error| failure("the random number generator could not be seeded", &error))
+    fn add_entropy(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let added = self.generator().and_then(|generator| generator.add(bytes));
+        added.map_err(|error| failure("the random number generator could not be seeded", &error))
+    }
+
+    fn generator(&mut self) -> io::Result<&Generator> {
+        if self.generator.is_none() {
+            self.generator = Some(Generator::open()?);
+        }
+        Ok(self.generator.as_ref().expect("it was just opened if it was not open"))
     }
 }
 
@@ -122,7 +136,7 @@ fn not_ours(what: &str) -> Failure {
     Failure::new(Code::Permission, format!("the {what} is not this agent's: it serves on a machine of others"))
 }
 
-fn failure(what: &str, error: &std::io::Error) -> Failure {
+fn failure(what: &str, error: &io::Error) -> Failure {
     Failure { code: Code::Other, message: format!("{what}: {error}"), errno: error.raw_os_error() }
 }
 
@@ -169,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_machine_of_others_is_left_alone() {
-        let configuration = Configuration::new(false, Duration::ZERO);
+        let mut configuration = Configuration::new(false, Duration::ZERO);
         assert_eq!(configuration.set_clock(&SetClock { wall_ns: 0 }).unwrap_err().code, Code::Permission);
         assert_eq!(configuration.reseed(&Reseed { entropy: vec![0; 64] }).unwrap_err().code, Code::Permission);
     }

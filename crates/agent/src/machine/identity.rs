@@ -20,8 +20,9 @@ const MACHINE_ID: &str = "/etc/machine-id";
 /// What D-Bus reads. Most often a link to the other, or not there.
 const DBUS_MACHINE_ID: &str = "/var/lib/dbus/machine-id";
 
-/// What systemd puts into a machine id that is still to be given.
-const UNINITIALIZED: &str = "uninitialized\n";
+/// In the place of a machine id that is still to be given: as long as one, so that the file keeps its size. No
+/// program takes it for an id.
+const NO_MACHINE_ID: &str = "00000000000000000000000000000000\n";
 
 /// Larger files are no files of this kind.
 const SIZE_MAX: usize = 256 << 10;
@@ -49,35 +50,34 @@ pub(crate) fn check_machine_id(id: &str) -> Result<(), Failure> {
 
 /// Gives the guest its name. Files that cannot be written leave the name valid in the kernel.
 pub(crate) fn set(name: &str) -> io::Result<()> {
-    rustix::system::sethostname(name.as_bytes())?;
-    write_name(name);
+    let is_new = rustix::system::uname().nodename().to_bytes() != name.as_bytes();
+    if is_new {
+        rustix::system::sethostname(name.as_bytes())?;
+    }
+    write_name(name, is_new);
     Ok(())
 }
 
 /// Gives the guest its machine id.
 pub(crate) fn set_machine_id(id: &str) {
     let content = format!("{id}\n");
-    say_failure(MACHINE_ID, put(Path::new(MACHINE_ID), content.as_bytes(), 0o444));
+    say_failure(MACHINE_ID, put_new(Path::new(MACHINE_ID), content.as_bytes(), 0o444));
     // Without D-Bus there is no such file and none is needed; a link leads to the other.
     if is_file(Path::new(DBUS_MACHINE_ID)) {
-        say_failure(DBUS_MACHINE_ID, put(Path::new(DBUS_MACHINE_ID), content.as_bytes(), 0o444));
+        say_failure(DBUS_MACHINE_ID, put_new(Path::new(DBUS_MACHINE_ID), content.as_bytes(), 0o444));
     }
 }
 
 /// Puts files where [`set`] and [`set_machine_id`] will write, so that each machine that starts from this one only
 /// overwrites them.
 pub(crate) fn warm() {
-    write_name("localhost");
-    if !is_file(Path::new(MACHINE_ID)) {
-        say_failure(MACHINE_ID, put(Path::new(MACHINE_ID), UNINITIALIZED.as_bytes(), 0o444));
-    } else if let Ok(Some(content)) = content(Path::new(MACHINE_ID)) {
-        // One that the image brings is copied to the disk by writing it.
-        say_failure(MACHINE_ID, overwrite(Path::new(MACHINE_ID), &content));
-    }
+    write_name("localhost", true);
+    set_machine_id(NO_MACHINE_ID.trim_end());
 }
 
-fn write_name(name: &str) {
-    say_failure(HOSTNAME, put(Path::new(HOSTNAME), format!("{name}\n").as_bytes(), 0o644));
+fn write_name(name: &str, is_new: bool) {
+    let write = if is_new { put_new } else { put };
+    say_failure(HOSTNAME, write(Path::new(HOSTNAME), format!("{name}\n").as_bytes(), 0o644));
     // What users have made of it is kept: what cannot be read is not replaced.
     let hosts = match content(Path::new(HOSTS)) {
         Ok(None) => String::new(),
@@ -87,7 +87,10 @@ fn write_name(name: &str) {
         },
         Err(error) => return say_failure(HOSTS, Err(error)),
     };
-    say_failure(HOSTS, put(Path::new(HOSTS), hosts_with(&hosts, name).as_bytes(), 0o644));
+    let wanted = hosts_with(&hosts, name);
+    if wanted != hosts {
+        say_failure(HOSTS, put_new(Path::new(HOSTS), wanted.as_bytes(), 0o644));
+    }
 }
 
 fn say_failure(path: &str, result: io::Result<()>) {
@@ -96,13 +99,21 @@ fn say_failure(path: &str, result: io::Result<()>) {
     }
 }
 
-/// Makes the file say this. What lies there and is no file is replaced.
+/// Makes the file say this, unless it does.
 fn put(path: &Path, wanted: &[u8], mode: u32) -> io::Result<()> {
     match content(path) {
-        Ok(Some(present)) if present == wanted => return Ok(()),
-        Ok(Some(_)) => return overwrite(path, wanted),
-        Ok(None) => {}
+        Ok(Some(present)) if present == wanted => Ok(()),
+        _ => put_new(path, wanted, mode),
+    }
+}
+
+/// Makes the file say this. What lies there and is no file is replaced.
+fn put_new(path: &Path, wanted: &[u8], mode: u32) -> io::Result<()> {
+    match overwrite(path, wanted) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if is_file(path) => return Err(error),
         Err(_) => rustix::fs::unlink(path)?,
+        Ok(()) => return Ok(()),
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?;
@@ -111,9 +122,11 @@ fn put(path: &Path, wanted: &[u8], mode: u32) -> io::Result<()> {
 
 /// Without truncating first: the file is never empty in between, and keeps its place on a full disk.
 fn overwrite(path: &Path, wanted: &[u8]) -> io::Result<()> {
-    let file = open_file(path, OFlags::WRONLY)?;
+    let (file, size) = open_file(path, OFlags::WRONLY)?;
     write_all(&file, wanted)?;
-    rustix::fs::ftruncate(&file, wanted.len() as u64)?;
+    if size > wanted.len() as u64 {
+        rustix::fs::ftruncate(&file, wanted.len() as u64)?;
+    }
     Ok(())
 }
 
@@ -132,7 +145,7 @@ fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
 /// The content of a plain file; `None` if nothing is there.
 fn content(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match open_file(path, OFlags::RDONLY) {
-        Ok(file) => file,
+        Ok((file, _)) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -148,12 +161,13 @@ fn content(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {SIZE_MAX} bytes")))
 }
 
-/// Opens a plain file and nothing else, without ever waiting.
-fn open_file(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+/// Opens a plain file and nothing else, without ever waiting. Gives its size as well.
+fn open_file(path: &Path, flags: OFlags) -> io::Result<(OwnedFd, u64)> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())?;
-    match FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) {
-        FileType::RegularFile => Ok(file),
+    let status = rustix::fs::fstat(&file)?;
+    match FileType::from_raw_mode(status.st_mode) {
+        FileType::RegularFile => Ok((file, u64::try_from(status.st_size).unwrap_or(0))),
         kind => Err(io::Error::other(format!("it is no plain file but a {kind:?}"))),
     }
 }
@@ -236,7 +250,8 @@ mod tests {
         fs::write(path("large"), vec![b'x'; SIZE_MAX + 1]).unwrap();
         for name in ["fifo", "link", "dangling", "large"] {
             assert!(content(&path(name)).is_err(), "{name}");
-            put(&path(name), b"id\n", 0o644).unwrap();
+            let write = if name == "link" { put } else { put_new };
+            write(&path(name), b"id\n", 0o644).unwrap();
             assert!(fs::symlink_metadata(path(name)).unwrap().is_file());
             assert_eq!(fs::read(path(name)).unwrap(), b"id\n", "{name}");
         }

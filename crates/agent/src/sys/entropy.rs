@@ -19,9 +19,23 @@ struct PoolEntropy {
     buffer: [u8; ENTROPY_MAX],
 }
 
-/// Mixes `bytes` in, credits eight bits for each, and makes the generator start from them at once.
-pub(crate) fn add(bytes: &[u8]) -> io::Result<()> {
-    let device = File::options().write(true).open("/dev/urandom")?;
+/// The kernel's generator, open to be fed.
+#[derive(Debug)]
+pub(crate) struct Generator(File);
+
+impl Generator {
+    /// Opens it.
+    pub(crate) fn open() -> io::Result<Self> {
+        File::options().write(true).open("/dev/urandom").map(Self)
+    }
+
+    /// Mixes `bytes` in, credits eight bits for each, and makes the generator start from them at once.
+    pub(crate) fn add(&self, bytes: &[u8]) -> io::Result<()> {
+        add(&self.0, bytes)
+    }
+}
+
+fn add(device: &File, bytes: &[u8]) -> io::Result<()> {
     for piece in bytes.chunks(ENTROPY_MAX) {
         let length = piece.len() as libc::c_int;
         let mut pool = PoolEntropy { entropy_count: length * 8, buffer_size: length, buffer: [0; ENTROPY_MAX] };
