@@ -232,8 +232,9 @@ async fn memory_and_disk_are_what_they_were_after_everything() {
     let Some(mut lab) = Lab::open().await else { return };
     let id = lab.create().await;
     // 128 MiB of a pattern in memory, of which the process tells the digest whenever it is asked.
-    let program = "import hashlib, socket\n\
-        pattern = b''.join(hashlib.sha256(str(n).encode()).digest() for n in range(1 << 22))\n\
+    let program = "import hashlib, random, socket\n\
+        dice, pattern = random.Random(7), bytearray()\n\
+        for _ in range(128): pattern += dice.randbytes(1 << 20)\n\
         server = socket.socket(); server.bind(('127.0.0.1', 4712)); server.listen(4)\n\
         while True:\n    peer, _ = server.accept()\n    peer.sendall(hashlib.sha256(pattern).hexdigest().encode()); peer.close()\n";
     let file = Execute {

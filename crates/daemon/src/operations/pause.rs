@@ -26,9 +26,10 @@ pub(super) async fn pause(
     let row = ask(core, &handle, |done| Command::Pause { cause: "asked by its owner".into(), done }).await?;
     let row = if until == Until::Settled { settled(&handle, row, State::Pausing).await } else { row };
     match row.state {
-        // The pause did not work; the row keeps the reason until the next one.
-        State::Running if until == Until::Settled => {
-            let reason = row.reason.as_deref().unwrap_or("the service's log has the details");
+        // The pause did not work; the row keeps the reason until the next one. Without a reason it was paused, and
+        // somebody has resumed it since.
+        State::Running if until == Until::Settled && row.reason.is_some() => {
+            let reason = row.reason.as_deref().unwrap_or_default();
             Err(Error::new(ErrorKind::Internal, format!("the sandbox was not paused and runs on: {reason}")))
         }
         _ => answer(core, &row),

@@ -38,7 +38,10 @@ impl Task {
         self.commit(Event::PauseAsked, Some(cause.into_owned())).await;
         self.answer(&Ok(()));
         let directory = self.core.data.pause(self.row.id, FIRST);
-        if let Err(error) = self.forget_saved(None).await {
+        // Only a daemon that was killed as soon as the machine had come back leaves one.
+        if directory.exists()
+            && let Err(error) = self.forget_saved(None).await
+        {
             tracing::error!(error = chain(&error), "what an earlier pause left cannot be removed");
         }
         let (engine, spec) = (Arc::clone(&self.core.engine), self.core.machine_spec(&self.row));

@@ -154,6 +154,12 @@ impl Task {
         };
         let directory = self.core.data.pause(self.row.id, number);
         let fits = self.fits().await;
+        if !directory.exists() {
+            // The row is older than what happened: the host lost power.
+            let note = "the saved machine is gone: booted from the disk";
+            tracing::error!(note, "the processes of a paused sandbox are lost");
+            return Ok((Origin::Boot, Some(note.to_owned())));
+        }
         files::move_disk(directory.clone(), self.core.data.disk(self.row.id)).await.map_err(|error| {
             tracing::error!(error = chain(&error), "the disk of a snapshot cannot be put in its place");
             "the disk could not be put in its place".to_owned()
@@ -180,7 +186,7 @@ impl Task {
         // The record is on its way to the store while the guest is told who it is: nobody is told before both are done.
         let row = self.row.clone();
         let core = Arc::clone(&self.core);
-        let recorded = core.store.write("record a machine", move |db| crate::store::query::apply(db, &row, None));
+        let recorded = core.store.note("record a machine", move |db| crate::store::query::apply(db, &row, None));
         let activated = async { tokio::join!(engine.activate(prepared, &spec), recorded) };
         let (machine, recorded) = self.unless_overtaken(activated).await?;
         if let Err(error) = recorded {

@@ -377,8 +377,12 @@ impl Task {
         let answer = (row.state == State::Running)
             .then(|| crate::view::created(&row, &self.core.settings))
             .and_then(|created| serde_json::to_string(&created).ok());
-        // Nothing of a sandbox that was never paused outlives a loss of power.
-        let is_lasting = row.state != State::Running || row.paused_at.is_some();
+        // No machine outlives a loss of power. What is on its way to be paused is lost with it, and of what comes back
+        // the disk is left, which it boots from then. But nothing may come back as what it was before a restore.
+        let is_passing = matches!(row.state, State::Running | State::Pausing | State::Resuming | State::Forking);
+        let is_restored =
+            transition.as_ref().is_some_and(|transition| transition.event == Event::RestoreAsked.as_str());
+        let is_lasting = !is_passing || is_restored;
         let work = move |db: &rusqlite::Connection| {
             query::apply(db, &row, transition.as_ref())?;
             let id = row.id.to_string();

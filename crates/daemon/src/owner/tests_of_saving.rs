@@ -538,3 +538,17 @@ fn what_is_attached_when_a_pause_comes_ends_with_a_clear_error() {
     check(&life, &daemon);
     daemon.kill();
 }
+
+#[test]
+fn a_saved_machine_that_is_gone_leaves_the_disk_to_boot_from() {
+    let life = Life::new();
+    let daemon = life.start();
+    let id = create(&daemon);
+    life.host.work(id);
+    pause(&daemon, id).unwrap();
+    std::fs::remove_dir_all(life.data().pause(id, 1)).unwrap();
+    resume(&daemon, id).unwrap();
+    assert_eq!((life.host.done(id), life.host.identity(id)), (Some(1), None));
+    check(&life, &daemon);
+    daemon.kill();
+}
