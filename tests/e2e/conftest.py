@@ -17,6 +17,11 @@ IMAGE = "debian:13"
 _numbers = itertools.count(1)
 
 
+def make(caller, **fields):
+    """A sandbox of this caller's."""
+    return Sandbox(caller, caller.post("/v1/sandboxes", {"shape": SHAPE, "rootfs": IMAGE, **fields}).data)
+
+
 @pytest.fixture(scope="session")
 def contract():
     """The OpenAPI document, and what was seen of it."""
@@ -79,6 +84,25 @@ def create(account):
     yield create
     for sandbox in made:
         sandbox.destroy()
+
+
+@pytest.fixture
+def own():
+    """A service that this story may kill, and a caller of it."""
+    service = Service()
+    service.start()
+    yield service, Wire(service.url, service.key)
+    if not service.running:
+        service.start()
+    caller = Wire(service.url, service.key)
+    for view in caller.get("/v1/sandboxes?limit=500").data["data"]:
+        caller.delete(f"/v1/sandboxes/{view['id']}")
+    until(lambda: caller.get("/v1/sandboxes").data["pagination"]["total"] == 0, "every sandbox to be gone", 60)
+    audit = service.audit()
+    service.stop()
+    tail = service.tail()
+    service.remove()
+    assert audit.returncode == 0, f"the audit found something:\n{audit.stdout}{audit.stderr}\n{tail}"
 
 
 @pytest.fixture(scope="module")

@@ -206,6 +206,34 @@ class Sandbox:
     def destroy(self):
         return self.wire.delete(self.path)
 
+    def pause(self, wait=True):
+        """Pauses it; the answer. With `wait` it is paused then."""
+        return self._change("pause", wait)
+
+    def resume(self, wait=True):
+        """Resumes it; the answer. With `wait` it runs then."""
+        return self._change("resume", wait)
+
+    def _change(self, verb, wait):
+        answer = self.wire.post(f"{self.path}/{verb}{'?wait=true' if wait else ''}")
+        if wait:
+            self.view = answer.data
+        return answer
+
+    def fork(self, **fields):
+        """The copies that a fork made: a list, whether or not it was asked for one."""
+        data = self.wire.post(f"{self.path}/fork", fields).data
+        return [Sandbox(self.wire, view) for view in data.get("sandboxes", [data])]
+
+    def snapshot(self, **fields):
+        """Takes a snapshot: its view."""
+        return self.wire.post(f"{self.path}/snapshots", fields).data
+
+    def restore(self, snapshot):
+        """Puts it back to a snapshot."""
+        self.view = self.wire.post(f"{self.path}/restore", {"snapshot": snapshot}).data
+        return self.view
+
     def processes(self):
         """The host's processes that are this sandbox: its kernel first."""
         artefacts = self.wire.get("/v1/audit").data["artefacts"]

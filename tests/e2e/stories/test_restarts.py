@@ -8,33 +8,10 @@ from datetime import datetime
 
 import pytest
 
-from conftest import IMAGE, SHAPE
+from conftest import IMAGE, SHAPE, make
 from harness.service import Service
 from harness.wait import until
-from harness.wire import Sandbox, Wire
-
-
-@pytest.fixture
-def own():
-    """A service that this story may kill, and a caller of it."""
-    service = Service()
-    service.start()
-    yield service, Wire(service.url, service.key)
-    if not service.running:
-        service.start()
-    caller = Wire(service.url, service.key)
-    for view in caller.get("/v1/sandboxes?limit=500").data["data"]:
-        caller.delete(f"/v1/sandboxes/{view['id']}")
-    until(lambda: caller.get("/v1/sandboxes").data["pagination"]["total"] == 0, "every sandbox to be gone", 60)
-    audit = service.audit()
-    service.stop()
-    tail = service.tail()
-    service.remove()
-    assert audit.returncode == 0, f"the audit found something:\n{audit.stdout}{audit.stderr}\n{tail}"
-
-
-def make(caller, **fields):
-    return Sandbox(caller, caller.post("/v1/sandboxes", {"shape": SHAPE, "rootfs": IMAGE, **fields}).data)
+from harness.wire import Sandbox
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
