@@ -34,11 +34,13 @@ impl Hutch {
         let address = free.local_addr().context("find a free port")?.to_string();
         drop(free);
         let log = std::fs::File::create(root.join("target/bench/serve.log")).context("make the service's log")?;
+        let named = std::env::var_os("HUTCH_GUEST").filter(|path| !path.is_empty());
+        let guest = named.map_or_else(|| root.join("target/guest"), PathBuf::from);
         let service = Command::new(root.join("target/release/hutch"))
             .args(["serve", "--listen", &address, "--data"])
             .arg(&data)
             .arg("--guest")
-            .arg(root.join("target/guest"))
+            .arg(guest)
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("share the service's log")?)
             .stderr(log)
