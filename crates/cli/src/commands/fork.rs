@@ -23,8 +23,8 @@ Examples:
   hutch fork box --label branch=a --paused   kept for later: it uses no memory until it is resumed
   for id in $(hutch fork box -q --count 4); do hutch exec $id -- ./attempt & done
 
-The copies go on from where the sandbox is, with its processes. Each has a name, a host name, a machine id and random
-numbers of its own.";
+The copies go on from where the sandbox is, with its processes. Each has a name, a host name, a
+machine id and random numbers of its own.";
 
 /// Copy a running or paused sandbox, memory and all
 ///
