@@ -50,12 +50,25 @@ pub(crate) fn power_off() -> ! {
     }
 }
 
+/// Nothing in an idle guest is to wake up: hundreds of them share the processors of a host. The kernel would look
+/// twice a second whether memory should be compacted ahead of need, for huge pages that nobody asks for.
+fn let_sleep() {
+    let path = "/proc/sys/vm/compaction_proactiveness";
+    // A kernel without it does not wake up for it.
+    if Path::new(path).exists()
+        && let Err(error) = fs::write(path, "0")
+    {
+        console::say(&format!("{path} could not be written: {error}"));
+    }
+}
+
 fn boot(started: Instant) -> Result<Agent, BootError> {
     rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
     root::mount_early()?;
     let options = Options::parse(&fs::read_to_string("/proc/cmdline").unwrap_or_default());
     root::enter(&options)?;
     root::furnish()?;
+    let_sleep();
     if let Err(error) = sys::loopback::up() {
         // Commands without a network still run.
         console::say(&format!("the loopback interface stays down: {error}"));
