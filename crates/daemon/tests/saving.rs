@@ -60,18 +60,20 @@ struct Told {
     count: u64,
     pid: u64,
     uuid: String,
-    wall: f64,
 }
 
 async fn ask(lab: &Lab, id: &str) -> Told {
+    let asked = wall();
     let answer = lab.shell(id, ASK).await;
     let value: serde_json::Value =
         serde_json::from_str(&answer.stdout).unwrap_or_else(|error| panic!("{error}: {answer:?}"));
+    // The guest's clock is the host's, however long the answer took.
+    let told = value["wall"].as_f64().unwrap();
+    assert!((asked - 0.05..wall() + 0.05).contains(&told), "{told} is not between {asked} and {}", wall());
     Told {
         count: value["count"].as_u64().unwrap(),
         pid: value["pid"].as_u64().unwrap(),
         uuid: value["uuid"].as_str().unwrap().to_owned(),
-        wall: value["wall"].as_f64().unwrap(),
     }
 }
 
@@ -155,7 +157,6 @@ async fn fifty_pauses_lose_nothing() {
         resumes.push(began.elapsed());
         let told = ask(&lab, &id).await;
         assert!(told.pid == first.pid && told.count >= before, "{told:?} after {before}, of {first:?}");
-        assert!((told.wall - wall()).abs() < 2.0, "{told:?}");
         before = told.count;
     }
     println!("pause: {}; resume to the end of the first command: {}", quantiles(&mut pauses), quantiles(&mut resumes));
@@ -213,7 +214,6 @@ async fn copies_differ_pairwise_and_know_the_time() {
     let mut seen: [BTreeSet<String>; 5] = Default::default();
     for copy in copies.iter().map(|copy| copy.id.to_string()).chain([id.clone()]) {
         let told = ask(&lab, &copy).await;
-        assert!((told.wall - wall()).abs() < 2.0, "{told:?}");
         assert!(told.pid == source.pid && told.count >= source.count);
         let of_it = "head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n'; echo; cat /etc/machine-id; hostname; \
                      cat /proc/sys/kernel/random/boot_id";
