@@ -80,7 +80,7 @@ impl List {
                 found.extend(ended.map_err(|error| service.explain(&error))?);
             }
             // One may have ended between the questions.
-            found.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.id));
+            found.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.created_at, sandbox.id)));
             found.dedup_by(|a, b| a.id == b.id);
         }
         Ok(found)
