@@ -101,7 +101,7 @@ impl Config {
 
 impl Default for Preparation {
     fn default() -> Self {
-        Self { templates: 32, templates_bytes: 16 << 30, templates_at_start: 4, pool: 32, pool_of_a_kind: 8 }
+        Self { templates: 32, templates_bytes: 16 << 30, templates_at_start: 4, pool: 32, pool_of_a_kind: 24 }
     }
 }
 
