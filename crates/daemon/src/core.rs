@@ -15,6 +15,7 @@ use crate::config::Preparation;
 use crate::data_directory::DataDirectory;
 use crate::doctor::Prerequisites;
 use crate::images::Images;
+use crate::metering::Meter;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::registry::Registry;
@@ -81,6 +82,7 @@ pub(crate) struct Core {
     pub(crate) creates: Arc<Semaphore>,
     pub(crate) adoptions: Semaphore,
     pub(crate) registry: Registry,
+    pub(crate) meter: Meter,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) clock: Clock,
     /// What the engine needs and the host lacks.

@@ -25,6 +25,8 @@ pub mod audit;
 pub mod doctor;
 
 mod core;
+mod idle;
+mod metering;
 mod names;
 mod operations;
 mod owner;

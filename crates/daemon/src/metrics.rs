@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use hutch_api::Usage;
+
 use crate::lifecycle::State;
 
 /// Upper bounds of the buckets of the latency histograms, in seconds.
@@ -51,6 +53,12 @@ pub enum Count {
     ImageBuilt,
     /// The build of an image failed.
     ImageBuildFailed,
+    /// A sandbox was paused for being idle.
+    IdlePaused,
+    /// A sandbox was taken down for being idle, or since its time was over.
+    IdleDestroyed,
+    /// A guest asked for its own pause or end.
+    SelfSignal,
     /// An artefact without an owner was removed.
     OrphanRemoved,
     /// Bytes written into sandboxes by the file operations.
@@ -106,6 +114,10 @@ pub struct Gauges {
     pub machines_waiting: u64,
     /// Templates that sandboxes can begin as.
     pub templates: u64,
+    /// Named snapshots.
+    pub snapshots: u64,
+    /// What all sandboxes used since the beginning of the ledger.
+    pub used: Usage,
 }
 
 #[derive(Debug, Default)]
@@ -211,6 +223,17 @@ impl Gauges {
         one("hutch_execs_running", "Commands that run.", self.execs_running);
         one("hutch_machines_waiting", "Machines that wait for a create.", self.machines_waiting);
         one("hutch_templates", "Templates that sandboxes can begin as.", self.templates);
+        one("hutch_snapshots", "Named snapshots.", self.snapshots);
+        let all = self.used;
+        let mut used = |name, help, value: f64| {
+            series(text, name, "counter", help);
+            line(text, name, "", value);
+        };
+        used("hutch_usage_active_seconds_total", "Seconds in which machines existed.", all.active_seconds);
+        used("hutch_usage_paused_seconds_total", "Seconds in which sandboxes were paused.", all.paused_seconds);
+        used("hutch_usage_cpu_seconds_total", "Processor time of machines.", all.cpu_seconds);
+        used("hutch_usage_memory_mib_seconds_total", "Memory of machines over time.", all.memory_mib_seconds);
+        used("hutch_usage_disk_mib_seconds_total", "Disk space of sandboxes over time.", all.disk_mib_seconds);
     }
 }
 
@@ -269,7 +292,7 @@ fn line(text: &mut String, name: &str, labels: &str, value: impl std::fmt::Displ
 
 impl Count {
     /// Everything that is counted.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::Created,
         Self::FromPool,
         Self::FromClone,
@@ -286,6 +309,9 @@ impl Count {
         Self::AgentError,
         Self::ImageBuilt,
         Self::ImageBuildFailed,
+        Self::IdlePaused,
+        Self::IdleDestroyed,
+        Self::SelfSignal,
         Self::OrphanRemoved,
         Self::FileBytesIn,
         Self::FileBytesOut,
@@ -309,6 +335,11 @@ impl Count {
             Self::AgentError => ("hutch_agent_errors_total", "Failures of agents that no caller is to blame for."),
             Self::ImageBuilt => ("hutch_image_builds_total", "Images that were built."),
             Self::ImageBuildFailed => ("hutch_image_build_failures_total", "Builds of images that failed."),
+            Self::IdlePaused => ("hutch_idle_pauses_total", "Sandboxes that were paused for being idle."),
+            Self::IdleDestroyed => {
+                ("hutch_idle_destroys_total", "Sandboxes that were idle or expired and were taken down.")
+            }
+            Self::SelfSignal => ("hutch_self_signals_total", "Wishes of guests for their own pause or end."),
             Self::OrphanRemoved => ("hutch_orphans_removed_total", "Artefacts without an owner that were removed."),
             Self::FileBytesIn => ("hutch_file_bytes_in_total", "Bytes written into sandboxes."),
             Self::FileBytesOut => ("hutch_file_bytes_out_total", "Bytes read out of sandboxes."),

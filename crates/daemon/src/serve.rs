@@ -33,6 +33,7 @@ use crate::data_directory::{DataDirectory, DataError, Lock, write_file};
 use crate::images::{Catalogue, ImageSource, Images};
 use crate::keys::{self, KeyError};
 use crate::log;
+use crate::metering::Meter;
 use crate::metrics::Metrics;
 use crate::operations::Daemon;
 use crate::owner::Command;
@@ -198,6 +199,7 @@ impl Started {
             creates: Arc::new(Semaphore::new(settings.concurrent_creates)),
             adoptions: Semaphore::new(settings.concurrent_adoptions),
             registry: Registry::new(),
+            meter: Meter::default(),
             prerequisites: crate::doctor::Prerequisites::default(),
             recovering: watch::Sender::new(true),
             stopping: watch::Sender::new(false),

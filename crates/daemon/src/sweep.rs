@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hutch_units::Bytes;
-use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
 use crate::capacity::Supply;
 use crate::core::Core;
+use crate::metering;
 use crate::owner::Command;
 use crate::report::chain;
 use crate::store::{StoreError, query};
@@ -32,6 +32,7 @@ pub(crate) async fn run(core: Arc<Core>) {
             () = &mut stopped => break,
         }
         log(expire(&core).await);
+        log(metering::look(&core).await);
         guard_disk(&core, Supply::measure(core.data.root())).await;
         round = (round + 1) % ROUNDS;
         if round == 0 {
@@ -47,9 +48,8 @@ pub(crate) async fn expire(core: &Arc<Core>) -> Result<(), StoreError> {
     let now = core.clock.now();
     for id in core.store.read("look for expired sandboxes", move |db| query::due(db, now)).await? {
         if let Some(handle) = core.registry.find(id) {
-            let (done, _nobody_waits) = oneshot::channel();
             // A full queue, or an owner that just ended, is looked at again in the next round.
-            drop(handle.commands.try_send(Command::Destroy { cause: "expired".into(), done }));
+            drop(handle.commands.try_send(Command::Due));
         }
     }
     Ok(())

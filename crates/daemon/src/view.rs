@@ -38,14 +38,14 @@ pub(crate) fn sandbox(row: &SandboxRow, settings: &Settings) -> SandboxView {
         bandwidth_ingress_bytes: None,
         forked_from: row.forked_from,
         auto_pause_after_seconds: row.auto_pause_after_seconds,
-        auto_destroy_after_seconds: None,
+        auto_destroy_after_seconds: row.auto_destroy_after_seconds,
         snapshot: row.snapshot,
         labels: row.labels.clone(),
         engine: Some(spec.engine.clone()),
         isolation: isolation(&spec.engine),
         network: Some("loopback".to_owned()),
         expires_at: row.expires_at.map(timestamp),
-        reason: matches!(row.state, State::Failed | State::Error).then(|| row.reason.clone()).flatten(),
+        reason: matches!(row.state, State::Paused | State::Failed | State::Error).then(|| row.reason.clone()).flatten(),
     }
 }
 

@@ -101,6 +101,7 @@ fn validate(
         spec,
         labels: request.labels.clone(),
         auto_pause_after_seconds: request.auto_pause_after_seconds,
+        auto_destroy_after_seconds: request.auto_destroy_after_seconds,
         ingress: request.ingress_enabled.unwrap_or(false),
         expires_at: lifetime.map(|lifetime| core.clock.now().after(lifetime)),
         receipt: request.idempotency_key.clone().map(|key| (key, digest(request))),

@@ -12,7 +12,7 @@ use hutch_api::{
     WriteFile, Written,
 };
 
-use super::{archive, create, execute, files, fork, host, pause, sandboxes, snapshots};
+use super::{archive, create, execute, files, fork, host, pause, sandboxes, snapshots, usage};
 use crate::core::Core;
 use crate::store::query;
 
@@ -185,12 +185,17 @@ impl Operations for Daemon {
         snapshots::restore(&self.0, caller, sandbox, snapshot).await
     }
 
-    async fn usage(&self, _: &Caller, _: UsageQuery) -> Result<UsageReport, Error> {
-        Err(not_yet())
+    async fn usage(&self, caller: &Caller, query: UsageQuery) -> Result<UsageReport, Error> {
+        usage::account(&self.0, caller, query).await
     }
 
-    async fn sandbox_usage(&self, _: &Caller, _: &SandboxReference, _: Period) -> Result<SandboxUsage, Error> {
-        Err(not_yet())
+    async fn sandbox_usage(
+        &self,
+        caller: &Caller,
+        sandbox: &SandboxReference,
+        period: Period,
+    ) -> Result<SandboxUsage, Error> {
+        usage::sandbox(&self.0, caller, sandbox, period).await
     }
 
     async fn execute(
@@ -275,9 +280,4 @@ impl Operations for Daemon {
     ) -> Result<Written, Error> {
         archive::write(&self.0, caller, sandbox, path, content).await
     }
-}
-
-/// The answer of what this host cannot do yet.
-fn not_yet() -> Error {
-    Error::new(ErrorKind::Unavailable, "not available yet")
 }

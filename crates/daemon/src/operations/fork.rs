@@ -76,6 +76,10 @@ fn copy(
         Some(true) => None,
         _ => request.auto_pause_after_seconds.or(source.auto_pause_after_seconds),
     };
+    let auto_destroy = match request.disable_auto_destroy {
+        Some(true) => None,
+        _ => request.auto_destroy_after_seconds.or(source.auto_destroy_after_seconds),
+    };
     Ok(NewSandbox {
         id: SandboxId::generate(),
         account: source.account.clone(),
@@ -89,6 +93,7 @@ fn copy(
         },
         labels: request.labels.clone().unwrap_or_else(|| source.labels.clone()),
         auto_pause_after_seconds: auto_pause,
+        auto_destroy_after_seconds: auto_destroy,
         ingress: request.ingress_enabled.unwrap_or(source.ingress),
         expires_at: request.lifetime_seconds.map(|seconds| now.after(Duration::from_secs(u64::from(seconds)))),
         receipt: None,

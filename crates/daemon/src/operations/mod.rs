@@ -24,6 +24,8 @@ mod agent_error;
 
 mod host;
 
+mod usage;
+
 #[cfg(test)]
 mod tests;
 

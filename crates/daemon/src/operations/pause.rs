@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::find::Found;
 use crate::core::Core;
 use crate::lifecycle::State;
-use crate::owner::{Command, Handle};
+use crate::owner::{self, Command, Handle};
 use crate::store::SandboxRow;
 use crate::view;
 
@@ -23,7 +23,7 @@ pub(super) async fn pause(
     until: Until,
 ) -> Result<SandboxView, Error> {
     let handle = living(core, caller, reference, "paused").await?;
-    let row = ask(core, &handle, |done| Command::Pause { cause: "asked by its owner".into(), done }).await?;
+    let row = ask(core, &handle, |done| Command::Pause { cause: owner::ASKED.into(), done }).await?;
     let row = if until == Until::Settled { settled(&handle, row, State::Pausing).await } else { row };
     match row.state {
         // The pause did not work; the row keeps the reason until the next one. Without a reason it was paused, and

@@ -68,12 +68,23 @@ pub(super) async fn update(
         (_, Some(seconds)) => Some(Some(seconds)),
         _ => None,
     };
+    let auto_destroy = match (change.disable_auto_destroy, change.auto_destroy_after_seconds) {
+        (Some(true), _) => Some(None),
+        (_, Some(seconds)) => Some(Some(seconds)),
+        _ => None,
+    };
     let expires_at = change.lifetime_seconds.map(|seconds| {
         let lifetime = Duration::from_secs(u64::from(seconds));
         (seconds > 0).then(|| now.after(lifetime))
     });
     let (ingress, labels) = (change.ingress_enabled, change.labels);
-    let change = Change { auto_pause_after_seconds: auto_pause, ingress, expires_at, labels };
+    let change = Change {
+        auto_pause_after_seconds: auto_pause,
+        auto_destroy_after_seconds: auto_destroy,
+        ingress,
+        expires_at,
+        labels,
+    };
     let (done, answer) = oneshot::channel();
     let sent = handle.commands.send(Command::Update { change, done }).await;
     sent.map_err(|_| owner::ended())?;

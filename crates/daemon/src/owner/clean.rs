@@ -82,6 +82,7 @@ impl Task {
     async fn remove_machine(&self) -> Result<(), CleanError> {
         let spec = self.core.machine_spec(&self.row);
         let record = self.record();
+        self.last_reading(record.as_ref()).await;
         self.core.engine.destroy(&spec, record.as_ref()).await.map_err(CleanError::Machine)
     }
 
@@ -94,7 +95,7 @@ impl Task {
                     self.waiting.push(done);
                     cause = Some(given);
                 }
-                Command::Evict { .. } => {}
+                Command::Due | Command::Evict { .. } => {}
                 // An answer that nobody waits for is no loss.
                 Command::Update { done, .. }
                 | Command::Pause { done, .. }

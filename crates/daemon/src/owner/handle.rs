@@ -81,6 +81,8 @@ pub(crate) enum Command {
         /// Where the answer goes.
         done: Answer,
     },
+    /// Look whether its time is over or it is idle, and do what is to be done then.
+    Due,
     /// Give it up against its owner's will.
     Evict {
         /// Why, for its owner.
@@ -99,6 +101,7 @@ pub(crate) enum Command {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Change {
     pub(crate) auto_pause_after_seconds: Option<Option<u32>>,
+    pub(crate) auto_destroy_after_seconds: Option<Option<u32>>,
     pub(crate) ingress: Option<bool>,
     pub(crate) expires_at: Option<Option<Moment>>,
     pub(crate) labels: Option<BTreeMap<String, String>>,
@@ -147,6 +150,11 @@ impl Activity {
     pub(crate) fn begin(self: &Arc<Self>) -> Running {
         self.execs.fetch_add(1, Ordering::Relaxed);
         Running(Arc::clone(self))
+    }
+
+    /// When something was last done.
+    pub(crate) fn last(&self) -> Moment {
+        Moment(self.last.load(Ordering::Relaxed))
     }
 
     /// How many commands run.

@@ -38,6 +38,8 @@ mod create;
 
 mod wish;
 
+mod due;
+
 mod pause;
 mod resume;
 
@@ -53,5 +55,7 @@ mod tests_of_interleavings;
 mod tests_of_saving;
 
 pub(crate) use handle::{Change, Command, Handle, Running, Taken};
+pub(crate) use pause::ASKED;
 pub(crate) use plan::Plan;
+pub(crate) use resume::unusable;
 pub(crate) use task::{Beginning, ended, spawn};

@@ -25,6 +25,8 @@ use crate::report::chain;
 use crate::snapshots::files;
 use crate::store::Desired;
 
+/// The cause of a pause that needs no reason.
+pub(crate) const ASKED: &str = "asked by its owner";
 /// The number of the directory that a running machine is saved to: none of its saved ones is kept while it runs.
 const FIRST: u32 = 1;
 
@@ -33,7 +35,7 @@ impl Task {
         let Some(machine) = self.machine.clone() else { return Next::Adopt };
         self.since = Instant::now();
         self.row.desired = Desired::Paused;
-        self.row.reason = None;
+        self.row.reason = (cause != ASKED).then(|| cause.to_string());
         tracing::info!(%cause, "pausing");
         self.commit(Event::PauseAsked, Some(cause.into_owned())).await;
         self.answer(&Ok(()));

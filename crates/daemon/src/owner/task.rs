@@ -262,6 +262,7 @@ impl Task {
                 self.waiting.push(done);
                 Some(Next::Destroy { cause })
             }
+            Some(Command::Due) => self.due(),
             // Only a sandbox that runs can be given up; one that is being made will be seen again when it does.
             Some(Command::Evict { reason }) => (self.row.state == State::Running).then_some(Next::Fail { reason }),
             Some(Command::Update { change, done }) => {
@@ -280,6 +281,9 @@ impl Task {
         let mut row = self.row.clone();
         if let Some(seconds) = change.auto_pause_after_seconds {
             row.auto_pause_after_seconds = seconds;
+        }
+        if let Some(seconds) = change.auto_destroy_after_seconds {
+            row.auto_destroy_after_seconds = seconds;
         }
         if let Some(wanted) = change.ingress {
             row.ingress = wanted;

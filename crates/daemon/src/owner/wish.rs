@@ -68,7 +68,7 @@ impl Task {
             Command::Resume { .. } => Wish::Resume,
             Command::Take { .. } => Wish::Take,
             Command::Restore { .. } => Wish::Restore,
-            Command::Destroy { .. } | Command::Evict { .. } | Command::Update { .. } => return None,
+            Command::Destroy { .. } | Command::Due | Command::Evict { .. } | Command::Update { .. } => return None,
         };
         let situation = Situation {
             state: self.row.state,
@@ -124,7 +124,7 @@ impl Task {
                 Next::Destroy { cause }
             }
             Command::Evict { reason } => Next::Fail { reason },
-            Command::Update { .. } => Next::Serve,
+            Command::Due | Command::Update { .. } => Next::Serve,
         }
     }
 

@@ -12,8 +12,12 @@ use super::connection::APPLICATION_ID;
 use super::error::StoreError;
 
 /// Step `n` (from 1) leads from version `n - 1` to version `n`.
-const STEPS: [&str; 3] =
-    [include_str!("migration/1.sql"), include_str!("migration/2.sql"), include_str!("migration/3.sql")];
+const STEPS: [&str; 4] = [
+    include_str!("migration/1.sql"),
+    include_str!("migration/2.sql"),
+    include_str!("migration/3.sql"),
+    include_str!("migration/4.sql"),
+];
 
 /// The version that this program reads and writes.
 pub(super) const CURRENT: i64 = STEPS.len() as i64;

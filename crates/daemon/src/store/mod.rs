@@ -21,6 +21,7 @@ mod specification;
 mod template;
 mod thread;
 mod transition;
+mod usage;
 
 pub use account::{Account, KeyRow};
 pub use connection::{Access, open};
@@ -34,6 +35,7 @@ pub use specification::{SPEC_VERSION, Spec};
 pub use template::{TemplateRow, TemplateState};
 pub use thread::Store;
 pub use transition::TransitionRow;
+pub use usage::{Reading, UsageKind, UsageRow, UsageWanted};
 
 pub mod query {
     //! The statements, as functions over a connection: the store's thread runs them, and so do the commands that
@@ -50,12 +52,13 @@ pub mod query {
     };
     pub use super::slot::{delete_slot, insert_slot, slots};
     pub use super::snapshot::{
-        begun_from, complete_snapshot, delete_snapshot, find_snapshot, find_snapshot_named, insert_snapshot,
-        list_snapshots, referenced_templates, retire_snapshot, snapshot_ids, stale_snapshots,
+        begun_from, complete_snapshot, count_snapshots, delete_snapshot, find_snapshot, find_snapshot_named,
+        insert_snapshot, list_snapshots, referenced_templates, retire_snapshot, snapshot_ids, stale_snapshots,
     };
     pub use super::template::{
         complete_template, delete_template, find_template, insert_template, prepared_ids, retire_template,
         template_keys, templates, touch_templates,
     };
     pub use super::transition::{append, forget_transitions_before, transitions_of};
+    pub use super::usage::{checkpoint, last_reading, usage};
 }

@@ -11,6 +11,7 @@ use super::slot::{self, SlotRow};
 use super::snapshot::optional_snapshot_id;
 use super::specification::Spec;
 use super::transition::{self, TransitionRow};
+use super::usage;
 use crate::clock::Moment;
 use crate::lifecycle::State;
 
@@ -52,6 +53,8 @@ pub struct SandboxRow {
     pub labels: BTreeMap<String, String>,
     /// After how many idle seconds it shall be paused.
     pub auto_pause_after_seconds: Option<u32>,
+    /// After how many idle seconds it shall be destroyed.
+    pub auto_destroy_after_seconds: Option<u32>,
     /// Whether its ports shall have a public URL.
     pub ingress: bool,
     /// How long the start took, in milliseconds.
@@ -103,6 +106,8 @@ pub struct NewSandbox {
     pub labels: BTreeMap<String, String>,
     /// After how many idle seconds it shall be paused.
     pub auto_pause_after_seconds: Option<u32>,
+    /// After how many idle seconds it shall be destroyed.
+    pub auto_destroy_after_seconds: Option<u32>,
     /// Whether its ports shall have a public URL.
     pub ingress: bool,
     /// When it shall be destroyed.
@@ -142,7 +147,8 @@ pub const SLOTS: u32 = 1 << 16;
 pub(super) const COLUMNS: &str = "id, account, name, state, desired, reason, step, slot, spec, machine, \
     auto_pause_after_seconds, spawn_ms, created_at, running_at, ended_at, expires_at, last_activity_at, \
     (SELECT json_group_object(key, value) FROM labels WHERE sandbox = sandboxes.id), ingress, \
-    template, origin, snapshot, parent, forked_from, pause, fresh, disk_stamp, paused_at, last_resumed_at";
+    template, origin, snapshot, parent, forked_from, pause, fresh, disk_stamp, paused_at, last_resumed_at, \
+    auto_destroy_after_seconds";
 
 /// Records a sandbox in the state `creating`, with a name and a slot of its own.
 pub fn insert(db: &Connection, new: NewSandbox, now: Moment) -> rusqlite::Result<Result<SandboxRow, Taken>> {
@@ -209,6 +215,7 @@ fn insert_with(
         machine: None,
         labels: new.labels,
         auto_pause_after_seconds: new.auto_pause_after_seconds,
+        auto_destroy_after_seconds: new.auto_destroy_after_seconds,
         ingress: new.ingress,
         spawn_ms: None,
         created_at: now,
@@ -264,8 +271,9 @@ fn insert_row(db: &Connection, row: &SandboxRow) -> rusqlite::Result<()> {
     let id = row.id.to_string();
     db.prepare_cached(
         "INSERT INTO sandboxes (id, account, name, state, desired, step, slot, spec, auto_pause_after_seconds,
-             created_at, expires_at, last_activity_at, ingress, template, origin, snapshot, parent, forked_from)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+             created_at, expires_at, last_activity_at, ingress, template, origin, snapshot, parent, forked_from,
+             auto_destroy_after_seconds)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
     )?
     .execute(params![
         id,
@@ -286,6 +294,7 @@ fn insert_row(db: &Connection, row: &SandboxRow) -> rusqlite::Result<()> {
         row.snapshot.map(|id| id.to_string()),
         row.parent.map(|id| id.to_string()),
         row.forked_from.map(|id| id.to_string()),
+        row.auto_destroy_after_seconds,
     ])?;
     insert_labels(db, row)
 }
@@ -311,7 +320,7 @@ pub fn apply(db: &Connection, row: &SandboxRow, transition: Option<&TransitionRo
         "UPDATE sandboxes SET state = ?2, desired = ?3, reason = ?4, step = ?5, slot = ?6, machine = ?7,
              auto_pause_after_seconds = ?8, spawn_ms = ?9, running_at = ?10, ended_at = ?11, expires_at = ?12,
              ingress = ?13, template = ?14, origin = ?15, snapshot = ?16, parent = ?17, pause = ?18, fresh = ?19,
-             disk_stamp = ?20, paused_at = ?21, last_resumed_at = ?22
+             disk_stamp = ?20, paused_at = ?21, last_resumed_at = ?22, auto_destroy_after_seconds = ?23
          WHERE id = ?1",
     )?
     .execute(params![
@@ -337,8 +346,11 @@ pub fn apply(db: &Connection, row: &SandboxRow, transition: Option<&TransitionRo
         row.disk_stamp,
         row.paused_at.map(|moment| moment.0),
         row.last_resumed_at.map(|moment| moment.0),
+        row.auto_destroy_after_seconds,
     ])?;
-    transition.map_or(Ok(()), |transition| transition::append(db, &id, transition))
+    let Some(transition) = transition else { return Ok(()) };
+    transition::append(db, &id, transition)?;
+    usage::follow(db, row, transition)
 }
 
 /// Notes when something was done with these sandboxes.
@@ -447,6 +459,7 @@ pub(super) fn sandbox_row(row: &Row<'_>) -> rusqlite::Result<SandboxRow> {
         spec: row.get(8)?,
         machine: row.get(9)?,
         auto_pause_after_seconds: row.get(10)?,
+        auto_destroy_after_seconds: row.get(29)?,
         spawn_ms: row.get(11)?,
         created_at: Moment(row.get(12)?),
         running_at: moment(13)?,
@@ -468,7 +481,7 @@ pub(super) fn sandbox_row(row: &Row<'_>) -> rusqlite::Result<SandboxRow> {
     })
 }
 
-fn parsed(row: &Row<'_>, index: usize) -> rusqlite::Result<SandboxId> {
+pub(super) fn parsed(row: &Row<'_>, index: usize) -> rusqlite::Result<SandboxId> {
     let text: String = row.get(index)?;
     text.parse().map_err(|error: hutch_units::IdError| damaged(index, error))
 }

@@ -260,6 +260,11 @@ impl SnapshotState {
     }
 }
 
+/// How many named snapshots there are.
+pub fn count_snapshots(db: &Connection) -> rusqlite::Result<u64> {
+    db.query_row("SELECT count(*) FROM snapshots WHERE kind = 'named' AND state = 'ready'", [], |row| row.get(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,6 +26,10 @@ use super::fake_agent::FakeAgent;
 use crate::clock::Moment;
 use crate::images::{CatalogueEntry, ImageSource, ReadyImage, SourceError};
 
+/// Where a machine's processor time is counted, in its state directory.
+const CGROUP: &str = "cgroup";
+const COUNTER: &str = "cpuacct.usage";
+
 /// The boundaries between the steps of making and taking down a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Point {
@@ -150,6 +154,14 @@ impl FakeHost {
         self.state().machines.get(&id).and_then(|machine| machine.identity)
     }
 
+    /// A guest uses the processor.
+    pub(crate) fn burn(&self, id: SandboxId, time: Duration) {
+        let directory = self.state().machines[&id].disk.with_file_name(CGROUP);
+        let file = directory.join(COUNTER);
+        let before: u128 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        std::fs::write(file, (before + time.as_nanos()).to_string()).unwrap();
+    }
+
     /// Kills a machine.
     pub(crate) fn kill(&self, id: SandboxId) {
         let machine = self.state().machines.remove(&id).expect("there is such a machine");
@@ -238,6 +250,14 @@ impl FakeHost {
         let client = Client::connect(&spec.socket(), Options::default(), Duration::from_secs(10)).await;
         client.map_err(std::io::Error::other)
     }
+}
+
+/// Makes what counts a machine's processor time.
+fn count_from_zero(state_dir: &Path) -> std::io::Result<PathBuf> {
+    let cgroup = state_dir.join(CGROUP);
+    std::fs::create_dir_all(&cgroup)?;
+    std::fs::write(cgroup.join(COUNTER), "0")?;
+    Ok(cgroup)
 }
 
 fn exit() -> Exit {
@@ -484,7 +504,11 @@ impl Engine for FakeHost {
             self.pass(Point::StartProcess).await.map_err(failed)?;
             let client = self.connect(spec).await.map_err(failed)?;
             self.pass(Point::StartDone).await.map_err(failed)?;
-            let record = MachineRecord { template, ..record(pid) };
+            let record = MachineRecord {
+                template,
+                cgroups: vec![count_from_zero(&spec.state_dir).map_err(failed)?],
+                ..record(pid)
+            };
             Ok(Prepared::new(record, client, StartTimes::default(), exited, origin))
         })
     }
@@ -528,6 +552,8 @@ impl Engine for FakeHost {
             }
             self.pass(Point::DestroyProcess).await.map_err(failed)?;
             self.state().cgroups.remove(&id);
+            // Perhaps it did not come to have one.
+            let _ = std::fs::remove_dir_all(spec.state_dir.join(CGROUP));
             self.pass(Point::DestroyDone).await.map_err(failed)
         })
     }

@@ -51,6 +51,7 @@ pub(crate) fn row() -> SandboxRow {
         machine: None,
         labels: BTreeMap::new(),
         auto_pause_after_seconds: None,
+        auto_destroy_after_seconds: None,
         ingress: false,
         spawn_ms: None,
         created_at: Moment(1_700_000_000_000),

@@ -27,6 +27,7 @@ impl Fixture {
             spec: tests::spec(),
             labels: BTreeMap::new(),
             auto_pause_after_seconds: None,
+            auto_destroy_after_seconds: None,
             ingress: false,
             expires_at: None,
             receipt: None,
