@@ -164,7 +164,7 @@ pub(super) async fn restore(
     super::create::refuse_unless_ready(core).await?;
     let handle = living(core, caller, reference, "restored").await?;
     let snapshot = snapshots::resolve(core, caller, snapshot).await?;
-    snapshots::usable(&snapshot)?;
+    snapshots::verify(core, &snapshot).await?;
     let row = handle.snapshot().row;
     if !is_related(core, &row, &snapshot).await? {
         let message = format!(

@@ -16,7 +16,7 @@ use std::time::Instant;
 use hutch_api::{Error, ErrorKind};
 use hutch_engine::artefact::ArtefactKind;
 use hutch_engine::machine::host_boot_id;
-use hutch_engine::snapshot::{Identity, SnapshotError, SnapshotManifest};
+use hutch_engine::snapshot::{Identity, SnapshotManifest};
 use hutch_engine::{Machine, MachineRecord, Origin, StartError};
 use hutch_units::Mebibytes;
 
@@ -25,7 +25,7 @@ use crate::capacity::Supply;
 use crate::lifecycle::{Event, State};
 use crate::metrics::{Count, Timing};
 use crate::report::chain;
-use crate::snapshots::files;
+use crate::snapshots::{files, unusable};
 use crate::store::Desired;
 
 /// Why there is no machine.
@@ -169,6 +169,10 @@ impl Task {
             tracing::error!(note, "the processes of a paused sandbox are lost");
             return Ok((Origin::Boot, Some(note.to_owned())));
         }
+        self.core.engine.verify(&directory).await.map_err(|error| {
+            tracing::error!(error = chain(&error), "a saved machine cannot be used");
+            unusable(&error)
+        })?;
         let template = self.row.template.as_deref().map(|key| self.core.data.template(key));
         let identity = if self.row.fresh { Identity::New } else { Identity::Same };
         Ok((Origin::Saved { directory, template, identity }, None))
@@ -251,31 +255,6 @@ fn reason_of(error: &StartError) -> String {
         StartError::Agent { .. } => "the guest's agent could not be configured".to_owned(),
         StartError::Snapshot { source, .. } => unusable(source),
         _ => "the machine could not be started; the service's log has the details".to_owned(),
-    }
-}
-
-/// What a user is told of a saved machine that cannot be used, without the paths of the host.
-pub(crate) fn unusable(error: &SnapshotError) -> String {
-    match error {
-        SnapshotError::Version { version, .. } => format!(
-            "the saved machine has version {version} of its format, which this service cannot read: use the release of \
-             Hutch that saved it"
-        ),
-        SnapshotError::Guest { wanted, .. } => format!(
-            "the saved machine belongs to the guest {wanted}, which is neither installed nor kept: install the release \
-             of Hutch that saved it"
-        ),
-        SnapshotError::Processor { .. } => {
-            "the saved machine comes from another kind of processor: resume it on a host like that one".to_owned()
-        }
-        SnapshotError::Digest { .. } => "the saved machine is damaged: a file is not the one that was saved".to_owned(),
-        SnapshotError::Incomplete { .. } => "the saved machine is incomplete: writing it was interrupted".to_owned(),
-        SnapshotError::Template { .. } => {
-            "the template that the saved machine needs is not the one there is".to_owned()
-        }
-        SnapshotError::Read { .. } | SnapshotError::Manifest { .. } => {
-            "the saved machine cannot be read; the service's log has the details".to_owned()
-        }
     }
 }
 

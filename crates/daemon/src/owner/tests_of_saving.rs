@@ -552,3 +552,27 @@ fn a_saved_machine_that_is_gone_leaves_the_disk_to_boot_from() {
     check(&life, &daemon);
     daemon.kill();
 }
+
+#[test]
+fn what_is_damaged_is_refused_and_says_so() {
+    let life = Life::new();
+    let daemon = life.start();
+    let id = create(&daemon);
+    let taken = snapshot(&daemon, id, Some("damaged")).unwrap();
+    pause(&daemon, id).unwrap();
+    let damage = |directory: std::path::PathBuf| std::fs::write(directory.join("snapshot.json"), "{").unwrap();
+    damage(life.data().snapshot(taken.id));
+    let request = CreateSandbox { snapshot: Some("damaged".into()), ..CreateSandbox::default() };
+    let created = daemon.run(daemon.daemon.create_sandbox(&daemon.caller, request)).map(drop);
+    for error in [created.unwrap_err(), restore(&daemon, id, taken.id).map(drop).unwrap_err()] {
+        assert_eq!(error.kind, ErrorKind::SnapshotUnusable, "{error}");
+        assert!(error.message.contains("cannot be read"), "{error}");
+    }
+    assert_eq!(daemon.rows().len(), 1, "a refusal leaves nothing behind");
+    damage(life.data().pause(id, 1));
+    assert_eq!(resume(&daemon, id).unwrap_err().kind, ErrorKind::SnapshotUnusable);
+    assert_eq!(check(&life, &daemon)[0].state, State::Error);
+    assert_eq!(destroy(&daemon, id), SandboxStatus::Destroyed);
+    check(&life, &daemon);
+    daemon.kill();
+}

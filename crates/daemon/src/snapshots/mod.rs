@@ -13,5 +13,5 @@ pub(crate) mod files;
 mod begin;
 mod removal;
 
-pub(crate) use begin::{begin, resolve, usable};
+pub(crate) use begin::{begin, resolve, unusable, verify};
 pub(crate) use removal::{remove, remove_stale};

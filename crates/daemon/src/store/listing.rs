@@ -47,7 +47,7 @@ pub fn list(db: &Connection, filter: &Filter, limit: u32, offset: u64) -> rusqli
         .prepare_cached(&format!("SELECT count(*) FROM sandboxes WHERE {condition}"))?
         .query_row(rusqlite::params_from_iter(&values), |row| row.get(0))?;
     let mut statement = db.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM sandboxes WHERE {condition} ORDER BY id DESC LIMIT {limit} OFFSET {}",
+        "SELECT {COLUMNS} FROM sandboxes WHERE {condition} ORDER BY created_at DESC, id DESC LIMIT {limit} OFFSET {}",
         offset.min(i64::MAX.unsigned_abs())
     ))?;
     let rows = statement.query_map(rusqlite::params_from_iter(&values), sandbox_row)?;
