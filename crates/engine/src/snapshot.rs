@@ -6,7 +6,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hutch_units::{Bytes, Mebibytes, SandboxId};
 use serde::{Deserialize, Serialize};
@@ -156,6 +156,7 @@ pub struct Prepared {
     pub(crate) exit: tokio::sync::watch::Receiver<Option<Exit>>,
     pub(crate) continues: bool,
     pub(crate) renamed: bool,
+    pub(crate) since: Instant,
 }
 
 impl Prepared {
@@ -169,7 +170,7 @@ impl Prepared {
     ) -> Self {
         let continues = matches!(origin, Origin::Saved { .. });
         let renamed = !matches!(origin, Origin::Saved { identity: Identity::Same, .. });
-        Self { record, agent, times, exit, continues, renamed }
+        Self { record, agent, times, exit, continues, renamed, since: Instant::now() }
     }
 
     /// Whether the kernel's process has ended.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hutch_jail::cgroup::Group;
 
+use super::configure::{Role, tell};
 use super::console::Console;
 use super::process::{self, Process};
-use super::start::{Role, configure};
 use super::teardown::group_of_record;
 use super::user_mode::Shared;
 use crate::agent::{self, Client, ClientError};
@@ -56,7 +56,7 @@ pub(super) async fn adopt(shared: &Shared, spec: &MachineSpec, record: &MachineR
 async fn connect(spec: &MachineSpec) -> Result<Client, ClientError> {
     let agent = Client::connect(&spec.socket(), agent::Options::default(), DEADLINE).await?;
     // Again: the host's clock may have moved, and fresh entropy never hurts.
-    agent.deadline(DEADLINE).configure(&configure(spec, Role::default())).await?;
+    tell(&agent.deadline(DEADLINE), spec, Role::default()).await?;
     Ok(agent)
 }
 

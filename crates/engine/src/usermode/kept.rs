@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use sha2::{Digest as _, Sha256};
 
@@ -69,7 +70,18 @@ pub(super) fn find(
 }
 
 /// A digest of what the host's processor can do, as programs of the guest may have found out and rely on.
+///
+/// Asked once: a host with many processors takes its time to describe them.
 pub(super) fn processor() -> io::Result<String> {
+    static PROCESSOR: OnceLock<String> = OnceLock::new();
+    if let Some(known) = PROCESSOR.get() {
+        return Ok(known.clone());
+    }
+    let found = describe_processor()?;
+    Ok(PROCESSOR.get_or_init(|| found).clone())
+}
+
+fn describe_processor() -> io::Result<String> {
     const FIELDS: [&str; 5] = ["vendor_id", "cpu family", "model", "stepping", "flags"];
     let text = fs::read_to_string("/proc/cpuinfo")?;
     let mut hash = Sha256::new();
@@ -94,7 +106,7 @@ mod tests {
 
     #[test]
     fn this_processor_stays_the_same() {
-        assert_eq!(processor().unwrap(), processor().unwrap());
+        assert_eq!(processor().unwrap(), describe_processor().unwrap());
         assert_eq!(processor().unwrap().len(), 16);
     }
 }

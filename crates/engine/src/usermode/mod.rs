@@ -17,6 +17,7 @@
 
 mod adopt;
 mod audit;
+mod configure;
 mod console;
 mod control;
 mod kept;

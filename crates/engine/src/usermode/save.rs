@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use hutch_units::Bytes;
+use hutch_units::{Bytes, Mebibytes};
 use tokio::sync::watch;
 
 use super::control::{self, After, ControlError};
@@ -21,6 +21,11 @@ use crate::snapshot::{Save, SaveError, Saved, SnapshotError, SnapshotManifest, T
 const END: Duration = Duration::from_secs(20);
 /// What a state file begins with once it is complete.
 const STATE_MAGIC: &[u8; 8] = b"UMLSTATE";
+
+/// A state has 1.2 MiB beside its extents.
+const LARGEST_STATE: Bytes = Bytes(16 << 20);
+/// Bytes of an extent, of which each page of memory may have one.
+const EXTENT: u64 = 16;
 
 /// A machine to be saved, and what is known of it.
 #[derive(Debug)]
@@ -163,7 +168,7 @@ fn finish(
         move |source| SaveError::Write { path, source }
     };
     let state = partial.join(file::STATE);
-    if !is_complete(&state) {
+    if !is_complete(&state, draft.memory) {
         discard(&partial)?;
         return Ok(None);
     }
@@ -180,9 +185,15 @@ fn finish(
     Ok(Some(manifest))
 }
 
-fn is_complete(state: &Path) -> bool {
+/// Whoever wrote it may be the guest: what is larger than any state is none, and is not read to its end.
+fn is_complete(state: &Path, memory: Mebibytes) -> bool {
     let mut magic = [0; STATE_MAGIC.len()];
-    File::open(state).and_then(|state| state.read_exact_at(&mut magic, 0)).is_ok() && magic == *STATE_MAGIC
+    let mut look = || {
+        let state = File::open(state)?;
+        state.read_exact_at(&mut magic, 0)?;
+        Ok::<_, io::Error>(state.metadata()?.len() <= LARGEST_STATE.0 + memory.bytes().0 / 4096 * EXTENT)
+    };
+    look().unwrap_or(false) && magic == *STATE_MAGIC
 }
 
 /// Removes a saved machine or a part of one; succeeds when there is none.

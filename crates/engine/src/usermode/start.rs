@@ -1,17 +1,16 @@
 //! Starting a machine.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use hutch_jail::cgroup::Group;
-use hutch_protocol::machine::Configure;
 use hutch_units::{Bytes, SandboxId};
 use tokio::sync::{oneshot, watch};
 
+use super::configure::{Role, tell};
 use super::console::Console;
 use super::launch::{self, LaunchError};
 use super::plan::{self, Resume};
@@ -25,8 +24,9 @@ use crate::guest::GuestFiles;
 use crate::machine::{EngineKind, Exit, Machine, MachineRecord, MachineSpec, StartTimes, host_boot_id};
 use crate::snapshot::{Origin, Prepared, SnapshotError, file};
 
-/// Bytes of the host's entropy that a guest begins with.
-const ENTROPY: usize = 256;
+/// For this long after its first word the clock of a guest that was saved is the one that its kernel took from the
+/// host, which is better than what a message brings. Later somebody may have set the host's; and a boot is not exact.
+const CLOCK_IS_RIGHT: Duration = Duration::from_secs(1);
 
 /// Starts a machine: both halves.
 pub(super) async fn start(shared: Arc<Shared>, spec: MachineSpec, origin: Origin) -> Result<Machine, StartError> {
@@ -168,12 +168,12 @@ async fn prepare_locked(
 
 /// The second half of a start; when it fails nothing is left. The caller holds the lock.
 async fn activate_locked(shared: &Shared, spec: &MachineSpec, prepared: Prepared) -> Result<Machine, StartError> {
-    let Prepared { record, agent, mut times, exit, continues, renamed } = prepared;
+    let Prepared { record, agent, mut times, exit, continues, renamed, since } = prepared;
     let deadline = shared.options.start_deadline;
     let began = Instant::now();
-    let configure = configure(spec, Role { continues, renamed });
+    let role = Role { continues, renamed, timed: continues && since.elapsed() < CLOCK_IS_RIGHT };
     let client = agent.deadline(deadline);
-    let answered = alive(spec, &exit, deadline, None, client.configure(&configure)).await;
+    let answered = alive(spec, &exit, deadline, None, tell(&client, spec, role)).await;
     times.configure = began.elapsed();
     match answered {
         Ok(_) => Ok(Machine::new(record, agent, Some(times), exit)),
@@ -337,48 +337,4 @@ async fn alive<T>(
             Err(StartError::Host { id, operation: "watching the guest's kernel", source })
         }
     }
-}
-
-/// What becomes of a guest that is told its name.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Role {
-    /// Commands of the lost connection go on.
-    pub(super) continues: bool,
-    /// It gets a machine id of its own.
-    pub(super) renamed: bool,
-}
-
-/// What the guest is told before anything of the user's runs.
-pub(super) fn configure(spec: &MachineSpec, role: Role) -> Configure {
-    let mut entropy = vec![0; ENTROPY];
-    fill_at_random(&mut entropy);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Configure {
-        hostname: spec.hostname.clone(),
-        wall_ns: u64::try_from(now.as_nanos()).ok(),
-        entropy,
-        env: BTreeMap::new(),
-        memory_reserve_bytes: None,
-        processes_max: Some(u64::from(plan::guest_processes(spec.memory))),
-        continues: role.continues,
-        machine_id: role.renamed.then(machine_id),
-    }
-}
-
-fn fill_at_random(bytes: &mut [u8]) {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let rest = bytes.get_mut(filled..).unwrap_or_default();
-        // Blocks until the host's own generator is seeded, which it is long before any service runs.
-        filled += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()).unwrap_or(0);
-    }
-}
-
-/// A new machine id, as machine-id(5) wants it: a random UUID (RFC 9562, version 4) without hyphens.
-fn machine_id() -> String {
-    let mut bytes = [0; 16];
-    fill_at_random(&mut bytes);
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

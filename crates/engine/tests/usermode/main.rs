@@ -26,16 +26,17 @@ async fn lab() -> Option<Lab> {
 }
 
 macro_rules! promises {
-    ($($promise:ident)*) => {
+    ($module:path: $($promise:ident)*) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $promise() {
+            use $module as promised;
             let Some(lab) = lab().await else { return };
-            conformance::$promise(&lab).await;
+            promised::$promise(&lab).await;
         })*
     };
 }
 
-promises! {
+promises! { crate::conformance:
     a_machine_runs_commands_and_keeps_files
     a_killed_kernel_is_noticed
     a_guest_may_end_itself
@@ -46,6 +47,23 @@ promises! {
     many_machines_start_at_once
     a_noisy_machine_disturbs_nobody
     every_artefact_is_listed_and_can_be_removed
+}
+
+promises! { crate::conformance::saved:
+    a_template_is_cloned
+    a_prepared_machine_waits_for_its_name
+    a_paused_machine_goes_on_where_it_was
+    what_is_attached_at_a_pause_ends_with_an_error
+    a_machine_is_saved_while_it_runs
+    forks_are_pairwise_different
+    what_does_not_fit_is_refused
+    a_cancelled_clone_leaves_nothing
+    a_save_whose_service_is_killed_is_finished_or_gone
+    a_resumed_machine_is_adopted_and_saved_again
+}
+
+promises! { crate::conformance::cost:
+    what_saved_machines_cost
 }
 
 /// A guest directory with another boot image.

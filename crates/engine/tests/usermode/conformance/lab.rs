@@ -8,7 +8,9 @@ use std::time::Duration;
 use futures_util::stream;
 use hutch_engine::agent::{Client, Collected};
 use hutch_engine::artefact::Artefact;
-use hutch_engine::{Engine, Machine, MachineSpec, Origin};
+use hutch_engine::{
+    Engine, Identity, Machine, MachineSpec, Origin, Save, SaveError, SnapshotManifest, TemplateSpec, Then,
+};
 use hutch_image::{Cache, Image};
 use hutch_protocol::exec::{Exec, Outcome};
 use hutch_protocol::files::WriteFile;
@@ -19,6 +21,25 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Makes the engine under test for a directory of sandboxes. Called again, it plays the restarted service.
 pub(crate) type Maker = fn(&Path) -> Arc<dyn Engine>;
+
+/// The disk of every machine.
+const DISK: Mebibytes = Mebibytes(512);
+
+/// A saved machine, and the disk that belongs to it.
+#[derive(Debug, Clone)]
+pub(crate) struct SavedMachine {
+    pub(crate) directory: PathBuf,
+    /// The directory of the template that it is the difference to.
+    pub(crate) template: Option<PathBuf>,
+    pub(crate) disk: PathBuf,
+    pub(crate) manifest: SnapshotManifest,
+}
+
+impl SavedMachine {
+    pub(crate) fn origin(&self, identity: Identity) -> Origin {
+        Origin::Saved { directory: self.directory.clone(), template: self.template.clone(), identity }
+    }
+}
 
 /// One test's engine and machines.
 #[derive(Debug)]
@@ -43,7 +64,9 @@ impl Lab {
         let built = built.ok_or_else(|| format!("the image {} is not built", image.name()))?;
         drop(built);
         let directory = tempfile::Builder::new().prefix("hutch-engine-").tempdir().unwrap();
-        let engine = maker(directory.path());
+        let sandboxes = directory.path().join("sandboxes");
+        std::fs::create_dir(&sandboxes).unwrap();
+        let engine = maker(&sandboxes);
         let missing =
             |finding: &hutch_engine::finding::Finding| finding.verdict == hutch_engine::finding::Verdict::Missing;
         if let Some(finding) = engine.probe().await.into_iter().find(missing) {
@@ -55,18 +78,32 @@ impl Lab {
 
     /// The engine of a service that was restarted.
     pub(crate) fn restarted(&self) -> Arc<dyn Engine> {
-        (self.maker)(self.directory.path())
+        (self.maker)(&self.directory.path().join("sandboxes"))
     }
 
-    /// What a new machine is to be, with its directory and disk made.
+    /// A place for something of the test's own.
+    pub(crate) fn place(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// What a new machine is to be, with its directory and an empty disk made.
     pub(crate) fn spec(&self) -> MachineSpec {
+        self.spec_with(|disk| hutch_image::disk::create(&self.cache, disk, DISK).unwrap())
+    }
+
+    /// What another machine from a saved one is to be: with a copy of the disk.
+    pub(crate) fn spec_from(&self, saved: &SavedMachine) -> MachineSpec {
+        self.spec_with(|disk| hutch_image::disk::copy(&saved.disk, disk).unwrap())
+    }
+
+    fn spec_with(&self, make_disk: impl FnOnce(&Path)) -> MachineSpec {
         static SLOT: AtomicU32 = AtomicU32::new(0);
         let slot = SLOT.fetch_add(1, Ordering::Relaxed);
         let id = SandboxId::generate();
-        let state_dir = self.directory.path().join(id.to_string());
+        let state_dir = self.directory.path().join("sandboxes").join(id.to_string());
         std::fs::create_dir(&state_dir).unwrap();
         let disk = state_dir.join("disk");
-        hutch_image::disk::create(&self.cache, &disk, Mebibytes(512)).unwrap();
+        make_disk(&disk);
         let spec = MachineSpec {
             id,
             state_dir,
@@ -85,6 +122,68 @@ impl Lab {
     /// Starts a machine.
     pub(crate) async fn start(&self, spec: &MachineSpec) -> Machine {
         self.engine.start(spec, &Origin::Boot).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+    }
+
+    /// Starts a machine where a saved one was.
+    pub(crate) async fn start_from(&self, spec: &MachineSpec, saved: &SavedMachine, identity: Identity) -> Machine {
+        let started = self.engine.start(spec, &saved.origin(identity)).await;
+        started.unwrap_or_else(|error| panic!("{}", chain(&error)))
+    }
+
+    /// Makes a template.
+    pub(crate) async fn template(&self) -> SavedMachine {
+        let spec = self.spec();
+        let key = self.engine.template_key(&spec.base_image, spec.memory, DISK).await.unwrap();
+        let directory = self.place(&key);
+        let template = TemplateSpec {
+            id: spec.id,
+            state_dir: spec.state_dir.clone(),
+            key,
+            directory: directory.clone(),
+            base_image: spec.base_image.clone(),
+            disk: spec.disk.clone(),
+            memory: spec.memory,
+            vcpu: spec.vcpu,
+            host_uid: spec.host_uid,
+        };
+        let made = self.engine.make_template(&template).await;
+        let manifest = made.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        assert_eq!(self.artefacts(&spec).await, [], "a template leaves nothing but itself");
+        assert!(!spec.disk.exists(), "the disk is the template's");
+        let disk = directory.join(hutch_engine::snapshot::file::DISK);
+        SavedMachine { directory, template: None, disk, manifest }
+    }
+
+    /// Saves a machine that comes from this template and lets it go on.
+    pub(crate) async fn save_live(
+        &self,
+        spec: &MachineSpec,
+        machine: &Machine,
+        template: &SavedMachine,
+        name: &str,
+    ) -> SavedMachine {
+        let (directory, disk) = (self.place(name), self.place(&format!("{name}.disk")));
+        let save = Save { directory: directory.clone(), then: Then::GoOn { disk_copy: disk.clone() } };
+        let saved = self.engine.save(spec, machine, &save).await;
+        let manifest = saved.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        SavedMachine { directory, template: Some(template.directory.clone()), disk, manifest }
+    }
+
+    /// Saves a machine that comes from this template and ends it. Its disk stays in its place.
+    pub(crate) async fn pause(
+        &self,
+        spec: &MachineSpec,
+        machine: Machine,
+        template: &SavedMachine,
+        name: &str,
+    ) -> Result<SavedMachine, SaveError> {
+        let directory = self.place(name);
+        let save = Save { directory: directory.clone(), then: Then::End };
+        let manifest = self.engine.save(spec, &machine, &save).await?;
+        assert!(machine.has_exited(), "its process is gone when the save returns");
+        self.destroy(spec, machine).await;
+        let template = Some(template.directory.clone());
+        Ok(SavedMachine { directory, template, disk: spec.disk.clone(), manifest })
     }
 
     /// What is on the host of this machine, by looking at the host.
@@ -151,4 +250,9 @@ pub(crate) async fn upload(agent: &Client, from: &Path, to: &str) {
     let write = WriteFile { path, mode, user: None, size: None, max_bytes: None, sync: false };
     let written = agent.write_file(&write, stream::iter(pieces)).await;
     written.unwrap_or_else(|error| panic!("{}", chain(&error)));
+}
+
+/// A number from the environment.
+pub(crate) fn number(variable: &str, otherwise: usize) -> usize {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }

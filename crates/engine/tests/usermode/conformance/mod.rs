@@ -1,7 +1,10 @@
 //! What every engine must do. Each function is one promise of the [`hutch_engine::Engine`] trait; an engine's own
 //! test calls them with a [`lab::Lab`] of that engine.
 
+pub(crate) mod cost;
 pub(crate) mod lab;
+mod life;
+pub(crate) mod saved;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -33,9 +36,7 @@ pub(crate) async fn a_machine_runs_commands_and_keeps_files(lab: &Lab) {
     let read = ReadFile { path: "/root/file".into(), offset: 0, length: None };
     let download = machine.agent.read_file(&read).await.unwrap();
     assert_eq!(download.collect(4 << 20).await.unwrap(), content);
-    let guest_now: u64 = output(&machine.agent, "date +%s").await.parse().unwrap();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-    assert!(now.abs_diff(guest_now) <= 5, "the guest says {guest_now}, the host {now}");
+    life::check_clock(&machine.agent).await;
     lab.destroy(&spec, machine).await;
 }
 
@@ -219,7 +220,7 @@ pub(crate) async fn every_artefact_is_listed_and_can_be_removed(lab: &Lab) {
 }
 
 /// Ends a process as no service would.
-fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }
