@@ -30,6 +30,17 @@ enum Source {
     Boot,
 }
 
+/// Whose fault it is that there is no machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blame {
+    /// The template's, and it will not get better.
+    Template,
+    /// The template's or the host's.
+    Unclear,
+    /// The host's.
+    Host,
+}
+
 /// Why there is no machine.
 enum Broken {
     /// It was asked to go while it was made.
@@ -37,8 +48,8 @@ enum Broken {
     /// A step failed.
     Failed {
         reason: String,
-        /// Whether it is the template that cannot be used.
-        is_unusable: bool,
+        /// Whether it is the template's fault.
+        blame: Blame,
     },
 }
 
@@ -77,10 +88,15 @@ impl Task {
         }
         if let Some(key) = self.row.template.clone() {
             match self.clone_template(&key).await {
-                Ok(machine) => return Ok((machine, Source::Clone)),
+                Ok(machine) => {
+                    self.core.templates.praise(&key);
+                    return Ok((machine, Source::Clone));
+                }
                 Err(broken) => {
-                    if matches!(broken, Broken::Failed { is_unusable: true, .. }) {
-                        self.core.templates.reject(&key);
+                    match broken {
+                        Broken::Failed { blame: Blame::Template, .. } => self.core.templates.reject(&key),
+                        Broken::Failed { blame: Blame::Unclear, .. } => self.core.templates.blame(&key),
+                        _ => {}
                     }
                     self.try_otherwise(broken, Source::Clone).await?;
                 }
@@ -103,7 +119,7 @@ impl Task {
         let directory = self.core.data.sandbox(self.row.id);
         files::remove(directory).await.map_err(|error| {
             tracing::error!(error = chain(&error), "what was begun cannot be removed");
-            Broken::Failed { reason: "what was begun could not be removed".to_owned(), is_unusable: false }
+            Broken::Failed { reason: "what was begun could not be removed".to_owned(), blame: Blame::Host }
         })
     }
 
@@ -120,7 +136,7 @@ impl Task {
         let copied = files::make_home(directory, template.join(file::DISK), disk).await;
         copied.map_err(|error| {
             tracing::error!(error = chain(&error), "the disk of a template cannot be copied");
-            Broken::Failed { reason: "the disk could not be made".to_owned(), is_unusable: false }
+            Broken::Failed { reason: "the disk could not be made".to_owned(), blame: Blame::Host }
         })?;
         self.start(Origin::Saved { directory: template, template: None, identity: Identity::New }).await
     }
@@ -139,7 +155,7 @@ impl Task {
         };
         made.map_err(|detail| {
             tracing::error!(detail, "the disk of a sandbox cannot be made");
-            Broken::Failed { reason: "the disk could not be made".to_owned(), is_unusable: false }
+            Broken::Failed { reason: "the disk could not be made".to_owned(), blame: Blame::Host }
         })?;
         self.start(Origin::Boot).await
     }
@@ -194,9 +210,10 @@ fn failure(error: &StartError) -> Broken {
         StartError::Agent { .. } => "the guest's agent could not be configured".to_owned(),
         _ => "the machine could not be started; the service's log has the details".to_owned(),
     };
-    let is_unusable = matches!(
-        error,
-        StartError::Snapshot { .. } | StartError::Ended { .. } | StartError::Silent { .. } | StartError::Input { .. }
-    );
-    Broken::Failed { reason, is_unusable }
+    let blame = match error {
+        StartError::Snapshot { .. } => Blame::Template,
+        StartError::Ended { .. } | StartError::Silent { .. } | StartError::Agent { .. } => Blame::Unclear,
+        _ => Blame::Host,
+    };
+    Broken::Failed { reason, blame }
 }

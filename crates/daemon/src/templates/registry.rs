@@ -16,6 +16,8 @@ use crate::report::chain;
 const FRESH: Duration = Duration::from_secs(10);
 /// How long after a failure nobody tries again.
 const REST: Duration = Duration::from_secs(60);
+/// How many starts in a row must fail before it is the template's fault: a host that is overloaded fails some too.
+const STRIKES: u32 = 3;
 /// How many sizes of disk are remembered that were asked for once.
 const MOST_SEEN: usize = 256;
 
@@ -57,6 +59,8 @@ struct State {
     keys: HashMap<Recipe, (Instant, String)>,
     /// What was asked for once and is not made before the second time.
     seen: VecDeque<String>,
+    /// Starts that failed since the last one that worked.
+    strikes: HashMap<String, u32>,
     /// Uses that are not in the store yet.
     used: HashMap<String, Moment>,
 }
@@ -65,8 +69,10 @@ struct State {
 enum Entry {
     Building,
     Ready,
-    /// It is there and nothing can be started from it.
-    Rejected,
+    /// It is there and nothing could be started from it. Where something needs it, it stays and is tried again later.
+    Rejected {
+        at: Instant,
+    },
     /// It could not be made.
     Failed {
         at: Instant,
@@ -92,7 +98,11 @@ impl Templates {
 
     /// Whether sandboxes can begin as this template.
     pub(crate) fn is_ready(&self, key: &str) -> bool {
-        self.state().entries.get(key) == Some(&Entry::Ready)
+        match self.state().entries.get(key) {
+            Some(Entry::Ready) => true,
+            Some(Entry::Rejected { at }) => at.elapsed() >= REST,
+            _ => false,
+        }
     }
 
     /// How many there are to begin as.
@@ -140,7 +150,31 @@ impl Templates {
     /// Nothing can be started from a template: it is out of use until it was removed and made again.
     pub(crate) fn reject(&self, key: &str) {
         tracing::error!(key, "nothing can be started from a template: it will be made again");
-        self.state().entries.insert(key.to_owned(), Entry::Rejected);
+        let mut state = self.state();
+        state.strikes.remove(key);
+        state.entries.insert(key.to_owned(), Entry::Rejected { at: Instant::now() });
+    }
+
+    /// A start from a template failed, and it may be the template's fault.
+    pub(crate) fn blame(&self, key: &str) {
+        let is_out = {
+            let mut state = self.state();
+            let strikes = state.strikes.entry(key.to_owned()).or_default();
+            *strikes += 1;
+            *strikes >= STRIKES
+        };
+        if is_out {
+            self.reject(key);
+        }
+    }
+
+    /// A start from a template worked.
+    pub(crate) fn praise(&self, key: &str) {
+        let mut state = self.state();
+        state.strikes.remove(key);
+        if let Some(entry @ Entry::Rejected { .. }) = state.entries.get_mut(key) {
+            *entry = Entry::Ready;
+        }
     }
 
     pub(super) fn next(&self) -> Option<Wanted> {
@@ -148,7 +182,7 @@ impl Templates {
     }
 
     pub(super) fn is_rejected(&self, key: &str) -> bool {
-        self.state().entries.get(key) == Some(&Entry::Rejected)
+        matches!(self.state().entries.get(key), Some(Entry::Rejected { .. }))
     }
 
     pub(super) fn made(&self, key: &str) {
@@ -192,7 +226,10 @@ mod tests {
         templates.made("a");
         templates.want(wanted("a"));
         assert!(templates.is_ready("a") && templates.next().is_none());
-        templates.reject("a");
+        for _ in 0..STRIKES {
+            assert!(templates.is_ready("a"));
+            templates.blame("a");
+        }
         assert!(!templates.is_ready("a") && templates.is_rejected("a"));
         templates.removed("a");
         templates.want(wanted("a"));
@@ -200,6 +237,20 @@ mod tests {
         templates.failed("a");
         templates.want(wanted("a"));
         assert!(templates.next().is_none(), "not so soon after a failure");
+    }
+
+    #[test]
+    fn a_start_that_works_makes_up_for_those_that_failed() {
+        let templates = Templates::default();
+        templates.made("a");
+        for _ in 0..2 * STRIKES {
+            templates.blame("a");
+            templates.praise("a");
+        }
+        assert!(templates.is_ready("a"));
+        templates.reject("a");
+        templates.praise("a");
+        assert!(templates.is_ready("a") && !templates.is_rejected("a"));
     }
 
     #[test]
