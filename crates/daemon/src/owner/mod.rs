@@ -49,13 +49,8 @@ mod take;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_of_interleavings;
-#[cfg(test)]
-mod tests_of_saving;
 
 pub(crate) use handle::{Change, Command, Handle, Running, Taken};
 pub(crate) use pause::ASKED;
 pub(crate) use plan::Plan;
-pub(crate) use resume::unusable;
 pub(crate) use task::{Beginning, ended, spawn};

@@ -1,5 +1,8 @@
 //! The sagas against a host in memory: every step × killed there, failed there.
 
+mod interleavings;
+mod saving;
+
 use std::sync::Arc;
 
 use hutch_api::{Operations as _, SandboxReference, SandboxStatus};
@@ -17,7 +20,7 @@ const CREATE: [Point; 6] =
 const DESTROY: [Point; 3] = [Point::DestroyBefore, Point::DestroyProcess, Point::DestroyDone];
 
 /// What must hold whenever a daemon is at rest.
-pub(super) fn check(life: &Life, daemon: &Incarnation) -> Vec<SandboxRow> {
+fn check(life: &Life, daemon: &Incarnation) -> Vec<SandboxRow> {
     let rows = daemon.settled();
     let running: Vec<SandboxId> = rows.iter().filter(|row| row.state == State::Running).map(|row| row.id).collect();
     let mut machines = life.host.machines();
@@ -47,7 +50,7 @@ pub(super) fn check(life: &Life, daemon: &Incarnation) -> Vec<SandboxRow> {
 }
 
 /// What must hold at any instant: whatever lies on the host has a row that holds it.
-pub(super) fn everything_is_recorded(life: &Life, daemon: &Incarnation) {
+fn everything_is_recorded(life: &Life, daemon: &Incarnation) {
     let held = daemon.run(audit::held_by_store(&daemon.core().store)).unwrap();
     for artefact in life.host.all() {
         let owner = artefact.sandbox.expect("nothing stray was put there").to_string();
@@ -68,17 +71,17 @@ fn begin_create(daemon: &Incarnation, key: Option<&str>) {
     daemon.spawn(async move { drop(contract.create_sandbox(&caller, request).await) });
 }
 
-pub(super) fn create(daemon: &Incarnation) -> SandboxId {
+fn create(daemon: &Incarnation) -> SandboxId {
     daemon.run(daemon.daemon.create_sandbox(&daemon.caller, request())).unwrap().sandbox.id
 }
 
-pub(super) fn begin_destroy(daemon: &Incarnation, id: SandboxId) {
+fn begin_destroy(daemon: &Incarnation, id: SandboxId) {
     let (contract, caller) = (daemon.daemon.clone(), daemon.caller.clone());
     let reference = SandboxReference::Id(id);
     daemon.spawn(async move { drop(contract.destroy_sandbox(&caller, &reference).await) });
 }
 
-pub(super) fn destroy(daemon: &Incarnation, id: SandboxId) -> SandboxStatus {
+fn destroy(daemon: &Incarnation, id: SandboxId) -> SandboxStatus {
     let reference = SandboxReference::Id(id);
     daemon.run(daemon.daemon.destroy_sandbox(&daemon.caller, &reference)).unwrap().status
 }

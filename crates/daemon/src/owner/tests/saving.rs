@@ -10,7 +10,7 @@ use hutch_api::{
 use hutch_engine::snapshot::Identity;
 use hutch_units::{SandboxId, SnapshotId};
 
-use super::tests::{begin_destroy, check, create, destroy, everything_is_recorded};
+use super::{begin_destroy, check, create, destroy, everything_is_recorded};
 use crate::lifecycle::State;
 use crate::metrics::Count;
 use crate::store::query;

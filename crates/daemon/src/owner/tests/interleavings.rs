@@ -9,8 +9,8 @@ use hutch_api::{CreateSnapshot, ForkSandbox, Operations as _, SnapshotReference,
 use hutch_units::{SandboxId, SnapshotId};
 use proptest::prelude::*;
 
-use super::tests::{check, create};
-use super::tests_of_saving::by;
+use super::saving::by;
+use super::{check, create};
 use crate::lifecycle::State;
 use crate::tests::{Incarnation, Life};
 
