@@ -118,6 +118,9 @@ fn the_ledger_is_exact_across_pauses_kills_and_the_end() {
     life.clock.advance(Duration::from_secs(3600));
     let seen = used(&first, id).usage;
     assert_eq!((seen.active_seconds, seen.paused_seconds, seen.cpu_seconds), (100.0, 3600.0, 60.0));
+    let now = life.clock.now();
+    let all = first.run(first.core().store.read("sum up", move |db| query::usage_of_all(db, now))).unwrap();
+    assert_eq!(all, seen, "one sandbox is all");
     assert_eq!(seen.memory_mib_seconds, 100.0 * 256.0);
     resume(&first, id);
     life.clock.advance(Duration::from_secs(10));

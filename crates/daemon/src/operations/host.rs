@@ -28,6 +28,8 @@ pub(super) async fn ready(core: &Arc<Core>) -> Readiness {
 pub(super) async fn metrics(core: &Arc<Core>) -> Result<String, Error> {
     let sandboxes = core.store.read("count sandboxes", query::count_by_state).await;
     let snapshots = core.store.read("count snapshots", query::count_snapshots).await;
+    let now = core.clock.now();
+    let used = core.store.read("sum up the ledger", move |db| query::usage_of_all(db, now)).await;
     let gauges = Gauges {
         sandboxes: sandboxes.map_err(|error| Error::internal(&error))?,
         free_memory_mib: core.capacity.free_mib(),
@@ -36,7 +38,7 @@ pub(super) async fn metrics(core: &Arc<Core>) -> Result<String, Error> {
         machines_waiting: core.pool.ready() as u64,
         templates: core.templates.ready() as u64,
         snapshots: snapshots.map_err(|error| Error::internal(&error))?,
-        used: super::usage::all(core).await?,
+        used: used.map_err(|error| Error::internal(&error))?,
     };
     Ok(core.metrics.render(&gauges))
 }

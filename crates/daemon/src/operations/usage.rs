@@ -49,14 +49,6 @@ pub(super) async fn sandbox(
     Ok(SandboxUsage { id, name, status: row.map(|row| view::status(row.state)), usage })
 }
 
-/// Everything that there is in the ledger, for the metrics.
-pub(super) async fn all(core: &Arc<Core>) -> Result<Usage, Error> {
-    let now = core.clock.now();
-    let segments = core.store.read("read the ledger", |db| query::usage(db, &UsageWanted::default())).await;
-    let segments = segments.map_err(|error| Error::internal(&error))?;
-    Ok(metering::sum(&segments, Span { from: Moment(i64::MIN), to: now }, now))
-}
-
 /// The id of a sandbox that the caller has, or had: the ledger remembers longer.
 async fn identify(core: &Arc<Core>, caller: &Caller, reference: &SandboxReference) -> Result<SandboxId, Error> {
     let missing = match core.find(caller, reference).await {

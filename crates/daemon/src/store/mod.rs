@@ -60,5 +60,5 @@ pub mod query {
         template_keys, templates, touch_templates,
     };
     pub use super::transition::{append, forget_transitions_before, transitions_of};
-    pub use super::usage::{checkpoint, last_reading, usage};
+    pub use super::usage::{checkpoint, last_reading, usage, usage_of_all};
 }

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use hutch_api::Usage;
 use hutch_units::SandboxId;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -219,6 +220,32 @@ pub fn usage(db: &Connection, wanted: &UsageWanted) -> rusqlite::Result<Vec<Usag
     let sandbox = wanted.sandbox.map(|id| id.to_string());
     let (from, to) = (wanted.from.map(|moment| moment.0), wanted.to.map(|moment| moment.0));
     statement.query_map(params![wanted.account, sandbox, from, to], usage_row)?.collect()
+}
+
+/// What all sandboxes of all accounts used up to now. Summed up by SQLite: the ledger only grows.
+pub fn usage_of_all(db: &Connection, now: Moment) -> rusqlite::Result<Usage> {
+    let mut statement = db.prepare_cached(
+        "SELECT kind, total(span), total(span * memory_mib), total(cpu_us),
+             total(disk_kib_ms + disk_kib * max(until - disk_at, 0.0))
+         FROM (SELECT *, max(coalesce(ended_at, ?1), started_at) AS until,
+             max(coalesce(ended_at, ?1) - started_at, 0) AS span FROM usage)
+         GROUP BY kind",
+    )?;
+    let mut all = Usage::default();
+    let mut rows = statement.query([now.0])?;
+    while let Some(row) = rows.next()? {
+        let seconds = row.get::<_, f64>(1)? / 1000.0;
+        match UsageKind::parse(&row.get::<_, String>(0)?) {
+            UsageKind::Active => {
+                all.active_seconds = seconds;
+                all.memory_mib_seconds = row.get::<_, f64>(2)? / 1000.0;
+                all.cpu_seconds = row.get::<_, f64>(3)? / 1_000_000.0;
+            }
+            UsageKind::Paused => all.paused_seconds = seconds,
+        }
+        all.disk_mib_seconds += row.get::<_, f64>(4)? / 1024.0 / 1000.0;
+    }
+    Ok(all)
 }
 
 fn usage_row(row: &Row<'_>) -> rusqlite::Result<UsageRow> {
