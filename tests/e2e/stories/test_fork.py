@@ -108,11 +108,11 @@ def test_what_a_copy_takes_over_and_what_it_is_given(create, copies, sandbox_nam
 
     copies += parent.fork(
         name=sandbox_name, envs={"C": "3"}, labels={"job": "8"}, disable_auto_pause=True, ingress_enabled=True,
-        lifetime_seconds=3600, ssh_pubkeys=["ssh-ed25519 AAAA x"], start_paused=True,
+        auto_destroy_after_seconds=7200, lifetime_seconds=3600, ssh_pubkeys=["ssh-ed25519 AAAA x"], start_paused=True,
     )  # fmt: skip
     view = copies[1].refresh()
     assert (view["status"], view["name"], view["envs"], view["labels"]) == ("paused", sandbox_name, ["C"], {"job": "8"})
-    assert "auto_pause_after_seconds" not in view
+    assert "auto_pause_after_seconds" not in view and view["auto_destroy_after_seconds"] == 7200
     assert view["ingress_enabled"] is True and view["expires_at"] and view["ssh_pubkeys"] == ["ssh-ed25519 AAAA x"]
     assert copies[1].processes() == [], "it was left paused"
     copies[1].resume()

@@ -161,6 +161,23 @@ def test_what_is_asked_wrongly(account, stranger, create, taken, sandbox_name):
     assert other.check("echo up") == "up\n"
 
 
+def test_a_damaged_snapshot_is_refused_and_says_so(service, account, create, taken):
+    sandbox = create()
+    snapshot = sandbox.snapshot()
+    taken.append(snapshot["id"])
+    state = service.data / "snapshots" / snapshot["id"] / "state"
+    content = bytearray(state.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    # The file may be shared with others by a hard link: the damage is put into one of its own.
+    state.unlink()
+    state.write_bytes(content)
+    answer = account.post("/v1/sandboxes", {"snapshot": snapshot["id"]})
+    assert (answer.status, answer.code) == (409, "snapshot_unusable"), answer
+    answer = account.post(f"{sandbox.path}/restore", {"snapshot": snapshot["id"]})
+    assert (answer.status, answer.code) == (409, "snapshot_unusable"), answer
+    assert sandbox.check("echo up") == "up\n", "a refused restore leaves the sandbox as it is"
+
+
 def test_snapshots_outlive_the_service():
     service = Service()
     service.start()

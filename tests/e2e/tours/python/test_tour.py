@@ -36,6 +36,7 @@ from createos import (
     DiskCredentials,
     ExecOptions,
     ExecStreamEventType,
+    ForkSandboxRequest,
     ListSandboxesOptions,
     ManagedProcessCreateRequest,
     ManagedProcessSignal,
@@ -315,6 +316,72 @@ def set_auto_pause(tour):
     assert tour.sandbox.set_auto_pause(None).data.auto_pause_after_seconds is None
 
 
+@works("SandboxInstance.pause", "SandboxInstance.wait_until_paused", "SandboxInstance.resume")
+def pause_and_resume(tour):
+    sandbox = tour.create()
+    try:
+        sandbox.shell("echo kept >/root/file; (sleep 7773 >/dev/null 2>&1 &)")
+        assert sandbox.pause() is sandbox and sandbox.status in (SandboxStatus.PAUSING, SandboxStatus.PAUSED)
+        assert typed(sandbox.data).name, "the answer takes the place of all that the client knew"
+        assert sandbox.wait_until_paused(WaitOptions(timeout=60)).status == SandboxStatus.PAUSED
+        assert typed(sandbox.data).paused_at
+        assert sandbox.pause().status == SandboxStatus.PAUSED, "repeating it is no error"
+        run = lambda: sandbox.run_command(RunCommandRequest("true"))
+        for call in (run, lambda: sandbox.files.download("/root/file")):
+            with pytest.raises(APIError, match="paused") as refused:
+                call()
+            assert refused.value.status_code == 409
+        assert sandbox.id in [one.id for one in tour.client.list_sandboxes(ListSandboxesOptions(status=SandboxStatus.PAUSED))]
+        assert sandbox.resume() is sandbox and sandbox.status in (SandboxStatus.RESUMING, SandboxStatus.RUNNING)
+        assert sandbox.wait_until_running(WaitOptions(timeout=60)).status == SandboxStatus.RUNNING
+        assert typed(sandbox.data).last_resumed_at
+        assert sandbox.shell("cat /root/file; pgrep -c sleep").result.standard_output == "kept\n1\n"
+        with pytest.raises(OperationTimeout):
+            sandbox.wait_until_paused(WaitOptions(timeout=0.01))
+    finally:
+        sandbox.destroy()
+
+
+@works("SandboxInstance.fork")
+def fork(tour):
+    parent = tour.create(environment_variables={"A": "1"}, auto_pause_after_seconds=3600)
+    made = [parent]
+    try:
+        parent.shell("echo kept >/root/file")
+        parent.pause().wait_until_paused(WaitOptions(timeout=60))
+        copy = parent.fork()
+        made.append(copy)
+        assert copy.id.startswith("sb-") and copy.id != parent.id
+        assert typed(copy.data).forked_from == parent.id and copy.data.auto_pause_after_seconds == 3600
+        copy.wait_until_running(WaitOptions(timeout=60))
+        assert copy.shell("cat /root/file; echo $A").result.standard_output == "kept\n1\n"
+        other = parent.fork(ForkSandboxRequest(start_paused=True, environment_variables={"B": "2"}))
+        made.append(other)
+        assert other.wait_until_paused(WaitOptions(timeout=60)).status == SandboxStatus.PAUSED
+        other.resume().wait_until_running(WaitOptions(timeout=60))
+        assert other.shell("echo $A$B").result.standard_output == "2\n"
+        assert parent.refresh().status == SandboxStatus.PAUSED
+    finally:
+        for sandbox in made:
+            sandbox.destroy()
+
+
+@works("self_pause", "self_delete")
+def signals_from_inside(tour):
+    """The client's functions speak to the guest's own loopback, so the same requests are made there."""
+    sandbox = tour.create()
+    for action, state in (("pause", SandboxStatus.PAUSED), ("delete", SandboxStatus.DESTROYED)):
+        try:
+            url = f"http://127.0.0.1:1029/self/{action}?reason=tour"
+            signal = f"curl -sS -o /dev/null -w '%{{http_code}}' -X POST '{url}'"
+            assert sandbox.shell(signal).result.standard_output == "202"
+        except (APIError, CommandError):
+            pass  # What it asked for came before the answer.
+        until(lambda: sandbox.refresh().status == state, f"the sandbox to be {state}")
+        if state == SandboxStatus.PAUSED:
+            sandbox.resume().wait_until_running(WaitOptions(timeout=60))
+
+
 @works("SandboxInstance.wait_until_running")
 def wait_until_running(tour):
     assert tour.sandbox.wait_until_running(WaitOptions(timeout=10)).status == SandboxStatus.RUNNING
@@ -412,9 +479,6 @@ def test_a_service_that_is_gone():
 
 #: Calls, by name. Each is given the tour and must raise.
 NOT_YET = {
-    "SandboxInstance.pause": lambda tour: tour.sandbox.pause(),
-    "SandboxInstance.resume": lambda tour: tour.sandbox.resume(),
-    "SandboxInstance.fork": lambda tour: tour.sandbox.fork(),
     "SandboxInstance.resize": lambda tour: tour.sandbox.resize(1 << 20),
     "SandboxInstance.add_ssh_public_keys": lambda tour: tour.sandbox.add_ssh_public_keys(["ssh-ed25519 AAAA x"]),
     "SandboxInstance.egress": lambda tour: tour.sandbox.egress(),
@@ -430,7 +494,6 @@ NOT_YET = {
     "SandboxInstance.get_access_token": lambda tour: tour.sandbox.get_access_token(),
     "SandboxInstance.rotate_access_token": lambda tour: tour.sandbox.rotate_access_token(),
     "SandboxInstance.disable_access_token": lambda tour: tour.sandbox.disable_access_token(),
-    "SandboxInstance.wait_until_paused": lambda tour: tour.sandbox.wait_until_paused(WaitOptions(timeout=0.01)),
     "SandboxInstance.preview_url": lambda tour: tour.sandbox.preview_url(80),
     "TemplatesService.list": lambda tour: tour.client.templates.list(),
     "TemplatesService.create": lambda tour: tour.client.templates.create(TemplateCreateRequest("t", "FROM x")),
@@ -494,22 +557,12 @@ NOT_YET = {
         ComputerScreenID.SCREEN_1, ComputerWindowResizeRequest(9, 9)
     ),
     "ScreensService.delete": lambda tour: tour.sandbox.computer.screens.delete(ComputerScreenID.SCREEN_1),
-    "self_pause": lambda tour: signal_from_inside(tour, "pause"),
-    "self_delete": lambda tour: signal_from_inside(tour, "delete"),
 }
 
-#: Errors that are not an answer of the service: the client, or curl in the guest, sees by itself that it cannot be.
+#: Errors that are not an answer of the service: the client sees by itself that it cannot be.
 LOCAL = {
-    "SandboxInstance.wait_until_paused": OperationTimeout,
     "SandboxInstance.preview_url": ValueError,
-    "self_pause": CommandError,
-    "self_delete": CommandError,
 }
-
-
-def signal_from_inside(tour, action):
-    """The client's function speaks to an agent on the guest's loopback, so the same request is made there."""
-    tour.sandbox.shell(f"curl -sS --max-time 5 -X POST http://127.0.0.1:1029/self/{action}")
 
 
 @pytest.mark.parametrize("name", sorted(NOT_YET))
