@@ -4,6 +4,7 @@ use std::env;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -129,11 +130,25 @@ impl GuestFiles {
     /// # Errors
     /// Says which places were searched, or what is wrong with the first that has a `guest.json`.
     pub fn find(given: Option<&Path>) -> Result<Self, GuestError> {
-        let places = places(given);
-        match places.iter().find(|place| place.join(Self::MANIFEST).exists()) {
-            Some(place) => Self::open(place),
-            None => Err(GuestError::NotFound { places }),
-        }
+        Self::open(&find_directory(given)?)
+    }
+
+    /// Finds the guest files, and holds them: `kernel` and `boot_image` stay these files, whatever an upgrade puts in
+    /// their place, for as long as the second value lives.
+    ///
+    /// # Errors
+    /// As [`GuestFiles::find`].
+    pub(crate) fn hold(given: Option<&Path>) -> Result<(Self, [File; 2]), GuestError> {
+        let directory = find_directory(given)?;
+        let open = |name| {
+            let path = directory.join(name);
+            File::open(&path).map_err(|source| GuestError::Read { path, source })
+        };
+        let held = [open(Self::KERNEL)?, open(Self::BOOT_IMAGE)?];
+        // The launcher is another process.
+        let by_descriptor = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into();
+        let [kernel, boot_image] = held.each_ref().map(by_descriptor);
+        Ok((Self::check(&directory, kernel, boot_image)?, held))
     }
 
     /// Reads the guest files of one directory and checks their digests.
@@ -144,14 +159,24 @@ impl GuestFiles {
         // The launcher is told absolute paths only.
         let directory =
             std::path::absolute(directory).map_err(|source| GuestError::Read { path: directory.to_owned(), source })?;
+        let (kernel, boot_image) = (directory.join(Self::KERNEL), directory.join(Self::BOOT_IMAGE));
+        Self::check(&directory, kernel, boot_image)
+    }
+
+    fn check(directory: &Path, kernel: PathBuf, boot_image: PathBuf) -> Result<Self, GuestError> {
         let path = directory.join(Self::MANIFEST);
         let text = std::fs::read(&path).map_err(|source| GuestError::Read { path: path.clone(), source })?;
         let manifest = parse_manifest(&path, &text)?;
-        let (kernel, boot_image) = (directory.join(Self::KERNEL), directory.join(Self::BOOT_IMAGE));
         check_digest(&kernel, &manifest.kernel_digest)?;
         check_digest(&boot_image, &manifest.boot_image_digest)?;
-        Ok(Self { directory, kernel, boot_image, manifest })
+        Ok(Self { directory: directory.to_owned(), kernel, boot_image, manifest })
     }
+}
+
+fn find_directory(given: Option<&Path>) -> Result<PathBuf, GuestError> {
+    let places = places(given);
+    let found = places.iter().find(|place| place.join(GuestFiles::MANIFEST).exists());
+    found.cloned().ok_or(GuestError::NotFound { places })
 }
 
 /// SHA-256 of a file, hexadecimal.

@@ -35,10 +35,13 @@ pub(super) fn keep(guests: &Path, guest: &GuestFiles) -> Result<(), GuestError> 
     // Two at once each write their own, and one of them wins the name.
     let partial = guests.join(format!("{}.partial", hutch_units::SandboxId::generate()));
     make(&partial).map_err(failed(&partial))?;
-    for name in [GuestFiles::KERNEL, GuestFiles::BOOT_IMAGE, GuestFiles::MANIFEST] {
+    for (from, name) in [(&guest.kernel, GuestFiles::KERNEL), (&guest.boot_image, GuestFiles::BOOT_IMAGE)] {
         let to = partial.join(name);
-        fs::copy(guest.directory.join(name), &to).map_err(failed(&to))?;
+        fs::copy(from, &to).map_err(failed(&to))?;
     }
+    let to = partial.join(GuestFiles::MANIFEST);
+    let written = serde_json::to_vec_pretty(manifest).map_err(io::Error::from);
+    written.and_then(|text| fs::write(&to, text)).map_err(failed(&to))?;
     match fs::rename(&partial, &directory) {
         Err(_) if directory.exists() => fs::remove_dir_all(&partial).map_err(failed(&partial)),
         other => other.map_err(failed(&directory)),

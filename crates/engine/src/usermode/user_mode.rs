@@ -1,6 +1,7 @@
 //! The engine itself: what its operations share.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -31,7 +32,7 @@ pub(super) struct Shared {
     pub(super) launcher: PathBuf,
     /// The path below `hutch` of this service's cgroups.
     pub(super) scope: String,
-    guest: OnceCell<GuestFiles>,
+    guest: OnceCell<(GuestFiles, [File; 2])>,
     layout: OnceCell<Layout>,
     locks: Mutex<HashMap<SandboxId, Weak<tokio::sync::Mutex<()>>>>,
     watched: Mutex<HashMap<SandboxId, watch::Receiver<Option<Exit>>>>,
@@ -75,15 +76,15 @@ fn scope_of(sandboxes: &Path) -> String {
 }
 
 impl Shared {
-    /// The guest files, their digests checked once.
+    /// The guest files, their digests checked once; the same files from then on.
     pub(super) async fn guest(&self) -> Result<&GuestFiles, GuestError> {
         let find = async || {
             let given = self.options.guest.clone();
-            tokio::task::spawn_blocking(move || GuestFiles::find(given.as_deref()))
+            tokio::task::spawn_blocking(move || GuestFiles::hold(given.as_deref()))
                 .await
                 .unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
         };
-        self.guest.get_or_try_init(find).await
+        self.guest.get_or_try_init(find).await.map(|(guest, _)| guest)
     }
 
     /// Where cgroups go, made ready once.

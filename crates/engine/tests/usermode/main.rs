@@ -90,6 +90,27 @@ async fn a_kernel_that_cannot_boot_is_told_with_its_last_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_does_not_change_the_guest_of_a_service_that_runs() {
+    let Some(lab) = lab().await else { return };
+    let place = tempfile::tempdir().unwrap();
+    let installed = place.path().join("guest");
+    std::fs::create_dir(&installed).unwrap();
+    guest_with(&installed, &std::fs::read(GuestFiles::open(&guest()).unwrap().boot_image).unwrap());
+    let spec = lab.spec();
+    let sandboxes = spec.state_dir.parent().unwrap();
+    let engine = UserMode::new(Options { guest: Some(installed.clone()), ..options(sandboxes) });
+    let key = engine.template_key(&spec.base_image, spec.memory, spec.memory).await.unwrap();
+    std::fs::rename(&installed, place.path().join("old")).unwrap();
+    std::fs::create_dir(&installed).unwrap();
+    guest_with(&installed, &[0; 8192]);
+    std::fs::remove_dir_all(place.path().join("old")).unwrap();
+    assert_eq!(engine.template_key(&spec.base_image, spec.memory, spec.memory).await.unwrap(), key);
+    let machine = engine.start(&spec, &Origin::Boot).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    assert_eq!(conformance::lab::output(&machine.agent, "echo hi").await, "hi");
+    lab.destroy(&spec, machine).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guest_that_does_not_answer_in_time_is_given_up() {
     let Some(lab) = lab().await else { return };
     let spec = lab.spec();

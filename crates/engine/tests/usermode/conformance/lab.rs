@@ -109,7 +109,7 @@ impl Lab {
             state_dir,
             base_image: self.base_image.clone(),
             disk,
-            memory: Mebibytes(256),
+            memory: Mebibytes(number("HUTCH_MEMORY_MIB", 256).try_into().unwrap()),
             vcpu: 1,
             cpu_quota_percent: None,
             host_uid: 0x5800_0000 + std::process::id() % 0x1_0000 * 256 + slot,
