@@ -28,7 +28,8 @@ pub struct Configure {
     /// Host name of the guest; empty leaves it as it is.
     #[serde(default)]
     pub hostname: String,
-    /// Wall clock, nanoseconds since 1970; `None` leaves the clock as it is.
+    /// Wall clock when this was sent, nanoseconds since 1970. A clock that can be right, since the message may have
+    /// taken up to two seconds, is left alone; [`SetClock`] sets it whatever it is. `None` leaves it alone.
     #[serde(default)]
     pub wall_ns: Option<u64>,
     /// Random bytes from the host, [`ENTROPY_MIN`] to [`ENTROPY_MAX`], mixed in and credited.
