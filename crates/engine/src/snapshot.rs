@@ -12,7 +12,7 @@ use hutch_units::{Bytes, Mebibytes, SandboxId};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Client;
-use crate::machine::{EngineKind, Exit, MachineRecord, StartTimes};
+use crate::machine::{EngineKind, Exit, MachineRecord, MachineSpec, StartTimes};
 
 /// Names of the files of a saved machine.
 pub mod file {
@@ -118,6 +118,23 @@ pub struct TemplateSpec {
     pub vcpu: u32,
     /// The host user id for the time of making.
     pub host_uid: u32,
+}
+
+impl TemplateSpec {
+    /// The machine that is booted and saved.
+    pub fn machine(&self) -> MachineSpec {
+        MachineSpec {
+            id: self.id,
+            state_dir: self.state_dir.clone(),
+            base_image: self.base_image.clone(),
+            disk: self.disk.clone(),
+            memory: self.memory,
+            vcpu: self.vcpu,
+            cpu_quota_percent: None,
+            host_uid: self.host_uid,
+            hostname: "template".to_owned(),
+        }
+    }
 }
 
 /// A machine to be saved.

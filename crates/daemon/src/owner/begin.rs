@@ -16,7 +16,6 @@ use hutch_units::SnapshotId;
 use super::resume::Broken;
 use super::task::{Next, Task};
 use crate::lifecycle::{Event, State};
-use crate::metrics::{Count, Timing};
 use crate::report::chain;
 use crate::snapshots::files::{self, Disk, FileError};
 use crate::store::{Desired, SnapshotRow, query};
@@ -47,18 +46,8 @@ impl Task {
         }
         match self.make_copy(origin).await {
             Ok(machine) => {
-                self.turn = None;
-                self.row.machine = serde_json::to_string(&machine.record).ok();
-                self.row.template.clone_from(&machine.record.template);
-                self.row.running_at = Some(self.core.clock.now());
-                self.row.spawn_ms = Some(self.since.elapsed().as_secs_f64() * 1000.0);
-                (self.row.step, self.row.origin) = (None, None);
-                self.machine = Some(Arc::new(machine));
-                self.commit(Event::Started, None).await;
-                self.core.metrics.count(Count::Created);
-                self.core.metrics.time(Timing::Create, self.since.elapsed());
-                tracing::info!(name = %self.row.name, milliseconds = self.row.spawn_ms, "the sandbox runs");
-                Next::Serve
+                self.row.origin = None;
+                self.started(machine, None).await
             }
             Err(Broken::Overtaken(next)) => next,
             Err(Broken::Failed { reason }) => Next::Fail { reason },

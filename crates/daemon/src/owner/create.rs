@@ -53,30 +53,40 @@ enum Broken {
     },
 }
 
+impl From<Next> for Broken {
+    fn from(next: Next) -> Self {
+        Self::Overtaken(next)
+    }
+}
+
 impl Task {
     /// Makes the sandbox and says what is next: to serve it, or to undo what was made.
     pub(super) async fn create(&mut self) -> Next {
         match self.make().await {
             Ok((machine, source)) => {
-                self.turn = None;
-                self.row.machine = serde_json::to_string(&machine.record).ok();
-                self.row.template.clone_from(&machine.record.template);
-                self.row.running_at = Some(self.core.clock.now());
-                self.row.spawn_ms = Some(self.since.elapsed().as_secs_f64() * 1000.0);
-                self.row.step = None;
-                self.machine = Some(Arc::new(machine));
-                self.core.metrics.count(Count::Created);
                 self.core.metrics.count(source.count());
-                self.core.metrics.time(Timing::Create, self.since.elapsed());
-                // Counted first: who has the answer finds it counted.
-                self.commit(Event::Started, Some(source.as_str().to_owned())).await;
-                let (milliseconds, source) = (self.row.spawn_ms, source.as_str());
-                tracing::info!(name = %self.row.name, milliseconds, source, "the sandbox runs");
-                Next::Serve
+                self.started(machine, Some(source.as_str())).await
             }
             Err(Broken::Overtaken(next)) => next,
             Err(Broken::Failed { reason, .. }) => Next::Fail { reason },
         }
+    }
+
+    /// The machine of a new sandbox is there; `source` is where it came from.
+    pub(super) async fn started(&mut self, machine: Machine, source: Option<&'static str>) -> Next {
+        self.turn = None;
+        self.row.machine = serde_json::to_string(&machine.record).ok();
+        self.row.template.clone_from(&machine.record.template);
+        self.row.running_at = Some(self.core.clock.now());
+        self.row.spawn_ms = Some(self.since.elapsed().as_secs_f64() * 1000.0);
+        self.row.step = None;
+        self.machine = Some(Arc::new(machine));
+        self.core.metrics.count(Count::Created);
+        self.core.metrics.time(Timing::Create, self.since.elapsed());
+        // Counted first: who has the answer finds it counted.
+        self.commit(Event::Started, source.map(str::to_owned)).await;
+        tracing::info!(name = %self.row.name, milliseconds = self.row.spawn_ms, source, "the sandbox runs");
+        Next::Serve
     }
 
     async fn make(&mut self) -> Result<(Machine, Source), Broken> {
@@ -126,7 +136,7 @@ impl Task {
     /// The machine that waited is told who it is.
     async fn take_over(&mut self, prepared: Prepared) -> Result<Machine, Broken> {
         let (engine, spec) = (Arc::clone(&self.core.engine), self.core.machine_spec(&self.row));
-        self.unless_asked(engine.activate(prepared, &spec)).await?.map_err(|error| failure(&error))
+        self.unless_overtaken(engine.activate(prepared, &spec)).await?.map_err(|error| failure(&error))
     }
 
     async fn clone_template(&mut self, key: &str) -> Result<Machine, Broken> {
@@ -163,21 +173,7 @@ impl Task {
     /// Starts the machine; a wish to destroy the sandbox that comes meanwhile gives that up.
     async fn start(&mut self, origin: Origin) -> Result<Machine, Broken> {
         let (engine, spec) = (Arc::clone(&self.core.engine), self.core.machine_spec(&self.row));
-        self.unless_asked(engine.start(&spec, &origin)).await?.map_err(|error| failure(&error))
-    }
-
-    async fn unless_asked<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Broken> {
-        let mut work = std::pin::pin!(work);
-        loop {
-            let command = tokio::select! {
-                biased;
-                done = &mut work => return Ok(done),
-                command = self.commands.recv() => command,
-            };
-            if let Some(next) = self.obey(command).await {
-                return Err(Broken::Overtaken(next));
-            }
-        }
+        self.unless_overtaken(engine.start(&spec, &origin)).await?.map_err(|error| failure(&error))
     }
 }
 

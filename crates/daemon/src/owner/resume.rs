@@ -36,6 +36,12 @@ pub(super) enum Broken {
     Failed { reason: String },
 }
 
+impl From<Next> for Broken {
+    fn from(next: Next) -> Self {
+        Self::Overtaken(next)
+    }
+}
+
 impl Task {
     pub(super) async fn resume(&mut self) -> Next {
         self.since = Instant::now();
@@ -201,7 +207,7 @@ impl Task {
     }
 
     /// Completes with the work, or with what is to be done instead of it; the end of the daemon waits for it.
-    async fn unless_overtaken<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Broken> {
+    pub(super) async fn unless_overtaken<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Next> {
         let mut work = std::pin::pin!(work);
         loop {
             let command = tokio::select! {
@@ -210,7 +216,7 @@ impl Task {
                 command = self.commands.recv() => command,
             };
             if let Some(next) = self.obey(command).await {
-                return Err(Broken::Overtaken(next));
+                return Err(next);
             }
         }
     }

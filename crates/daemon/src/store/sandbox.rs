@@ -492,7 +492,7 @@ pub(super) fn state(row: &Row<'_>, index: usize) -> rusqlite::Result<State> {
 }
 
 /// A column holds what this program cannot have written.
-fn damaged(index: usize, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
+pub(super) fn damaged(index: usize, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(index, Type::Text, why.into())
 }
 

@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 
 use hutch_units::SandboxId;
-use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 
+use super::sandbox::parsed;
 use super::template::{TemplateState, find_template};
 use crate::clock::Moment;
 
@@ -70,12 +70,9 @@ pub fn slots(db: &Connection) -> rusqlite::Result<Vec<SlotRow>> {
 }
 
 fn slot_row(row: &Row<'_>) -> rusqlite::Result<SlotRow> {
-    let (id, base_image): (String, String) = (row.get(0)?, row.get(3)?);
-    let id = id.parse().map_err(|error: hutch_units::IdError| {
-        rusqlite::Error::FromSqlConversionFailure(0, Type::Text, error.into())
-    })?;
+    let base_image: String = row.get(3)?;
     Ok(SlotRow {
-        id,
+        id: parsed(row, 0)?,
         slot: row.get(1)?,
         template: row.get(2)?,
         base_image: base_image.into(),

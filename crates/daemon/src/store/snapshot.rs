@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use hutch_units::{SandboxId, SnapshotId, SnapshotName};
-use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
+use super::sandbox::damaged;
 use super::specification::Spec;
 use crate::clock::Moment;
 
@@ -224,11 +224,6 @@ fn snapshot_id(row: &Row<'_>, index: usize) -> rusqlite::Result<SnapshotId> {
 pub(super) fn optional_snapshot_id(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<SnapshotId>> {
     let text: Option<String> = row.get(index)?;
     text.map(|text| text.parse()).transpose().map_err(|error: hutch_units::IdError| damaged(index, error))
-}
-
-/// A column holds what this program cannot have written.
-fn damaged(index: usize, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(index, Type::Text, why.into())
 }
 
 impl SnapshotKind {

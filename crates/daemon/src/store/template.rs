@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use hutch_units::SandboxId;
-use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
+use super::sandbox::damaged;
 use crate::clock::Moment;
 
 /// Where a template is in its life.
@@ -161,11 +161,6 @@ fn template_row(row: &Row<'_>) -> rusqlite::Result<TemplateRow> {
         made_at: Moment(row.get(10)?),
         last_used_at: Moment(row.get(11)?),
     })
-}
-
-/// A column holds what this program cannot have written.
-fn damaged(index: usize, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(index, Type::Text, why.into())
 }
 
 impl TemplateState {

@@ -367,17 +367,7 @@ impl Engine for FakeHost {
         template: &'a TemplateSpec,
     ) -> EngineFuture<'a, Result<SnapshotManifest, SaveError>> {
         Box::pin(async move {
-            let spec = MachineSpec {
-                id: template.id,
-                state_dir: template.state_dir.clone(),
-                base_image: template.base_image.clone(),
-                disk: template.disk.clone(),
-                memory: template.memory,
-                vcpu: template.vcpu,
-                cpu_quota_percent: None,
-                host_uid: template.host_uid,
-                hostname: "template".to_owned(),
-            };
+            let spec = template.machine();
             let failed = |source| SaveError::Write { path: template.directory.clone(), source };
             self.pass(Point::TemplateBefore).await.map_err(failed)?;
             let key = template.key.clone();

@@ -97,11 +97,7 @@ async fn draft(shared: &Shared, subject: &Subject) -> Result<SnapshotManifest, S
         if (&current.manifest.kernel_digest, &current.manifest.boot_image_digest) == (&kernel, &boot_image) {
             kept::keep(&guests, &current).map_err(SaveError::Guest)?;
         }
-        let write = |path: &Path| {
-            let path = path.to_owned();
-            move |source| SaveError::Write { path, source }
-        };
-        let disk = fs::metadata(&spec.disk).map_err(write(&spec.disk))?;
+        let disk = fs::metadata(&spec.disk).map_err(unwritten(&spec.disk))?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(SnapshotManifest {
             format: SnapshotManifest::FORMAT.to_owned(),
@@ -114,7 +110,7 @@ async fn draft(shared: &Shared, subject: &Subject) -> Result<SnapshotManifest, S
             disk: Bytes(disk.len()),
             key,
             template,
-            processor: kept::processor().map_err(write(Path::new("/proc/cpuinfo")))?,
+            processor: kept::processor().map_err(unwritten(Path::new("/proc/cpuinfo")))?,
             saved_at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
             saved: None,
         })
@@ -126,17 +122,13 @@ async fn draft(shared: &Shared, subject: &Subject) -> Result<SnapshotManifest, S
 fn write(spec: &MachineSpec, save: &Save, draft: &SnapshotManifest) -> Result<Duration, SaveError> {
     let id = spec.id;
     let directory = partial(&save.directory);
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| SaveError::Write { path, source }
-    };
     discard(&directory)?;
-    fs::DirBuilder::new().mode(0o700).create(&directory).map_err(failed(&directory))?;
-    draft.write(&directory).map_err(failed(&directory))?;
+    fs::DirBuilder::new().mode(0o700).create(&directory).map_err(unwritten(&directory))?;
+    draft.write(&directory).map_err(unwritten(&directory))?;
     let create = |name: &str| {
         let path = directory.join(name);
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
-        file.map_err(failed(&path))
+        file.map_err(unwritten(&path))
     };
     let (state, memory) = (create(file::STATE)?, create(file::MEMORY)?);
     let keep = u32::from(draft.template.is_some());
@@ -163,25 +155,21 @@ fn finish(
     stopped: Option<Duration>,
 ) -> Result<Option<SnapshotManifest>, SaveError> {
     let partial = partial(directory);
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| SaveError::Write { path, source }
-    };
     let state = partial.join(file::STATE);
     if !is_complete(&state, draft.memory) {
         discard(&partial)?;
         return Ok(None);
     }
     let memory = partial.join(file::MEMORY);
-    let space = |path: &Path| fs::metadata(path).map(|metadata| metadata.blocks() * 512).map_err(failed(path));
+    let space = |path: &Path| fs::metadata(path).map(|metadata| metadata.blocks() * 512).map_err(unwritten(path));
     let saved = Saved {
-        state_digest: digest_of_file(&state).map_err(failed(&state))?,
+        state_digest: digest_of_file(&state).map_err(unwritten(&state))?,
         bytes: Bytes(space(&state)? + space(&memory)?),
         stopped_us: stopped.map(|stopped| u64::try_from(stopped.as_micros()).unwrap_or(u64::MAX)),
     };
     let manifest = SnapshotManifest { saved: Some(saved), ..draft };
-    manifest.write(&partial).map_err(failed(&partial))?;
-    fs::rename(&partial, directory).map_err(failed(directory))?;
+    manifest.write(&partial).map_err(unwritten(&partial))?;
+    fs::rename(&partial, directory).map_err(unwritten(directory))?;
     Ok(Some(manifest))
 }
 
@@ -196,11 +184,17 @@ fn is_complete(state: &Path, memory: Mebibytes) -> bool {
     look().unwrap_or(false) && magic == *STATE_MAGIC
 }
 
+/// The error of a file or directory of a saved machine.
+fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> SaveError + use<> {
+    let path = path.to_owned();
+    move |source| SaveError::Write { path, source }
+}
+
 /// Removes a saved machine or a part of one; succeeds when there is none.
 fn discard(directory: &Path) -> Result<(), SaveError> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(|source| SaveError::Write { path: directory.to_owned(), source }),
+        other => other.map_err(unwritten(directory)),
     }
 }
 

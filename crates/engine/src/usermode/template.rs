@@ -13,7 +13,6 @@ use super::teardown::teardown;
 use super::user_mode::{Shared, blocking};
 use crate::engine::StartError;
 use crate::guest::GuestError;
-use crate::machine::MachineSpec;
 use crate::snapshot::{Origin, Save, SaveError, SnapshotManifest, TemplateSpec, Then, file};
 
 /// Part of every key: raise it when the same inputs begin to give another template.
@@ -48,17 +47,7 @@ pub(super) async fn key(
 /// Boots a machine, warms it, saves it, removes it.
 pub(super) async fn make(shared: Arc<Shared>, template: TemplateSpec) -> Result<SnapshotManifest, SaveError> {
     let key = template.key.clone();
-    let spec = MachineSpec {
-        id: template.id,
-        state_dir: template.state_dir.clone(),
-        base_image: template.base_image.clone(),
-        disk: template.disk.clone(),
-        memory: template.memory,
-        vcpu: template.vcpu,
-        cpu_quota_percent: None,
-        host_uid: template.host_uid,
-        hostname: "template".to_owned(),
-    };
+    let spec = template.machine();
     let start = |source: StartError| SaveError::Start { key: key.clone(), source: Box::new(source) };
     let agent = |source| SaveError::Agent { key: key.clone(), source };
     let prepared = start::prepare(Arc::clone(&shared), spec.clone(), Origin::Boot).await.map_err(start)?;
